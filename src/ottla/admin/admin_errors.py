@@ -47,7 +47,7 @@ async def answered(
     """Apply the rule: return a result for one thing of type `kind`, a dict for many."""
     if isinstance(things, kind):
         return only(await do([things]))
-    return all_results(await do(many(things, kind)))  # type: ignore[arg-type]  # not of `kind`, so many
+    return all_results(await do(many(things, kind)))  # type: ignore[arg-type]  # not one of `kind`, but several
 
 
 def many(things: Iterable[K], kind: type[K]) -> list[K]:

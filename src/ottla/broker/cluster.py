@@ -41,7 +41,7 @@ from ottla.log.file_system import REAL, FileSystem
 from ottla.model.errors import StorageError
 
 FLUSHES_AT_ONCE = 32
-"""Flushes under way when a broker stops. The disk joins them; each takes up to 48 descriptors, mostly two."""
+"""How many flushes run at the same time when a broker stops. Each takes up to 48 descriptors, mostly two."""
 
 
 class Cluster:

@@ -281,7 +281,7 @@ class EmbeddedBroker(Closing):
 class BrokerThread:
     """A thread that runs a BrokerService in an event loop of its own. `start` and `stop` once each.
 
-    It knows nothing of the EmbeddedBroker, so that one that is dropped can be collected.
+    It has no reference to the EmbeddedBroker, so that a dropped broker can be collected.
     """
 
     def __init__(

@@ -87,7 +87,7 @@ def _of_quotas(nodes: list[Node]) -> Iterator[Metric]:
 
 
 def _of_memory(nodes: list[Node]) -> Iterator[Metric]:
-    """All nodes of a process share one budget."""
+    """Yield the metrics of memory: all nodes of a process share one budget."""
     if not nodes:
         return
     for node in nodes:

@@ -134,7 +134,10 @@ class Node:
         self.ports[number] = server.sockets[0].getsockname()[1]
 
     async def serve(self) -> None:
-        """Serve clients. `Leaders` knows the node by now, so metadata never names leaders that are not up."""
+        """Serve clients.
+
+        `Leaders` must know the node before, so that metadata never names leaders that are not up.
+        """
         for server in self._servers:
             await server.start_serving()
         self._close_idle()

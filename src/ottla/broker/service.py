@@ -238,7 +238,7 @@ def _raise_first(failed: Failed) -> None:
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed: fewer CPU seconds a request; asyncio's otherwise."""
+    """Return uvloop's loop if it is installed (less CPU per request), else asyncio's."""
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""What every coordinator of the broker gets and decides: callers, replies, and records to be stored. Pure."""
+"""The inputs and outputs of every coordinator of the broker: callers, replies, and records to store. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reply:
 class Append:
     """Records for one partition of the coordinator's topic: all of them or none.
 
-    With a producer's id and epoch they are part of its transaction, and count when that is committed.
+    With a producer's id and epoch they are part of its transaction, and take effect when that is committed.
     """
 
     append_id: int

@@ -26,22 +26,22 @@ class LedPartitionState(StrEnum):
 
 
 class LedPartitions:
-    """Which partitions are led here, and whether what they hold is loaded."""
+    """Which partitions are led here, and whether their records are loaded."""
 
     def __init__(self, partition_count: int) -> None:
         self._partition_count = partition_count
         self._states: dict[int, LedPartitionState] = {}
 
     def begin_load(self, partition: int) -> None:
-        """This broker leads a partition now, and reads its records."""
+        """Note that this broker leads a partition now, and reads its records."""
         self._states[partition] = LedPartitionState.LOADING
 
     def finish_load(self, partition: int) -> None:
-        """All records of a partition were read."""
+        """Note that all records of a partition were read."""
         self._states[partition] = LedPartitionState.ACTIVE
 
     def unload(self, partition: int) -> None:
-        """Another broker leads a partition now."""
+        """Note that another broker leads a partition now."""
         self._states.pop(partition, None)
 
     @property
@@ -62,7 +62,7 @@ class LedPartitions:
         return Code.COORDINATOR_LOAD_IN_PROGRESS if is_loading else Code.NONE
 
     def group_error(self, group_id: str) -> Code:
-        """As `availability`, for what needs a group's name.
+        """As `availability`, for requests that need the name of a group.
 
         Offsets may be stored under the empty name, as very old consumers do; members need a name.
         """

@@ -17,13 +17,16 @@ from ottla.wire.primitives import Buffer
 log = logging.getLogger(__name__)
 
 AT_ONCE_BYTES = 1 << 16
-"""Logs up to this size are loaded at once, in some 10 ms: less than a client's first retry."""
+"""Logs up to this size are loaded in one go, in some 10 ms: less than a client's first retry."""
 
 SLICE_RECORDS = 2000
 """Records of a larger log that are replayed in one turn of the loop: some 10 ms again."""
 
 Replay = Callable[[Record, int | None], None]
-"""Takes a record in, and the producer of its transaction if that is open. Raises RemoteProtocolError."""
+"""Applies a record; the second argument is the producer of its transaction if that is open.
+
+Raises RemoteProtocolError.
+"""
 
 
 class PartitionLoads:
@@ -43,7 +46,7 @@ class PartitionLoads:
         self._load(partition, load, TopicRecords(partition.log.start_offset, partition.log.high_watermark))
 
     def cancel(self, partition: Partition) -> None:
-        """Another broker leads a partition now."""
+        """Stop loading a partition that another broker leads now."""
         self._loads.pop(partition.index, None)
 
     def _load(self, partition: Partition, load: object, gathered: TopicRecords) -> None:

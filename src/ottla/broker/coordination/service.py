@@ -1,4 +1,4 @@
-"""CoordinatorService: carries out what a coordinator decides. Its coordinator is pure; this does the rest."""
+"""CoordinatorService: carries out the decisions of a coordinator, which is pure."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class CoordinatorService(Generic[D]):
         now_ms = self._runtime.steady_ms()
         if self._runtime.is_closed:
             return
-        if now_ms < timer.at_ms:  # two clocks: the loop's may be a little ahead
+        if now_ms < timer.at_ms:  # two clocks: the loop's clock may be a little ahead
             self._runtime.loop.call_later((timer.at_ms - now_ms) / 1000, self._on_timer, timer)
         else:
             self._perform(self._decider.on_timer(timer, now_ms))
@@ -100,6 +100,6 @@ class CoordinatorService(Generic[D]):
         self._perform(self._decider.finish_load(index, self._runtime.steady_ms()))
 
     def resign(self, partition: Partition) -> None:
-        """Another broker leads a partition now: forget what it coordinates."""
+        """Forget what a partition coordinates: another broker leads it now."""
         self._loads.cancel(partition)
         self._perform(self._decider.unload(partition.index, self._runtime.steady_ms()))

@@ -19,7 +19,7 @@ from ottla.wire.primitives import Buffer
 PIECE_BYTES = 1 << 20
 
 COMMIT = b"\0\0\0\1"
-"""The key of the marker that ends a transaction well: version 0, type 1."""
+"""The key of a marker that commits a transaction: version 0, type 1."""
 
 
 class TopicRecords:

@@ -1,4 +1,4 @@
-"""Stores the records of a coordinator in its topic, and tells when they are written."""
+"""Stores the records of a coordinator in its topic, and reports when they are written."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class CoordinatorWriter:
     def append(
         self, index: int, records: Iterable[Record], then: Written, producer: tuple[int, int] | None = None
     ) -> None:
-        """Write records at the end of this turn, all or none, and call `then`: at once if that is refused.
+        """Write records at the end of this turn, all or none, and then call `then`; at once if they are
+        refused.
 
         With a producer's id and epoch they are part of its transaction.
         """

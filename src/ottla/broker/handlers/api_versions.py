@@ -29,9 +29,12 @@ NO_NODE = -1
 FEATURES = {"group.version": 1, "share.version": 2, "transaction.version": 2}
 """The features of the cluster, and the level that each has."""
 UNLISTED = frozenset({71, 72})
-"""Telemetry of clients: no Kafka lists it without a plugin that takes the metrics, though it answers."""
+"""Telemetry of clients.
+
+Like a Kafka without a metrics plugin, the broker answers these APIs but does not list them.
+"""
 ZERO_LEVELS_SINCE = 4
-"""The first version that may list a feature whose lowest level is 0: older clients fail at it."""
+"""The first version that may list a feature whose lowest level is 0: older clients fail on it."""
 # KIP-511: how a client may call itself; versions without names send an empty one.
 _SOFTWARE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)?")
 
@@ -65,7 +68,7 @@ def handle(inquiry: Inquiry, request: ApiVersionsRequest) -> ApiVersionsResponse
 
 
 def _misrouted(broker: ServedBroker, request: ApiVersionsRequest) -> Code:
-    """Return the error of a client that means another broker. Before version 5 it names none."""
+    """Return the error for a client that means another broker. Before version 5 requests name no broker."""
     if (request.cluster_id is None) != (request.node_id == NO_NODE):
         return Code.INVALID_REQUEST
     named = (request.cluster_id, request.node_id)

@@ -26,7 +26,7 @@ from ottla.wire.api.create_partitions import (
 from ottla.wire.versions import VersionRange
 
 STRICT_SINCE = 3
-"""Older clients do not know the error of a quota that is used up."""
+"""Older clients do not know the error for an exceeded quota."""
 
 
 def handle(inquiry: Inquiry, request: CreatePartitionsRequest) -> None:

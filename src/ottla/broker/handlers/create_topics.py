@@ -28,7 +28,7 @@ from ottla.wire.api.create_topics import (
 from ottla.wire.versions import VersionRange
 
 STRICT_SINCE = 6
-"""Older clients do not know the error of a quota that is used up."""
+"""Older clients do not know the error for an exceeded quota."""
 TOPICS_AT_ONCE = 20
 """Topics that are drafted, stored and described together: some milliseconds."""
 

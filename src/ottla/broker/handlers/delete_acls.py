@@ -1,4 +1,4 @@
-"""DeleteAcls, key 31: delete the rules that filters mean.
+"""DeleteAcls, key 31: delete the rules that match filters.
 
 Versions: 1 to 3. Behaviour: the answer has the rules that were deleted, by filter; one may be in several.
 Without an authorizer the answer is SECURITY_DISABLED.

@@ -1,4 +1,4 @@
-"""DescribeAcls, key 29: the rules that a filter means.
+"""DescribeAcls, key 29: the rules that match a filter.
 
 Versions: 1 to 3. Without an authorizer the answer is SECURITY_DISABLED.
 """

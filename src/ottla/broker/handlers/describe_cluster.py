@@ -2,8 +2,8 @@
 
 Versions: 0 to 2. From 1 on a client may ask for controllers: they are no servers of their own here, so that
 is refused as by any Kafka broker. From 2 on it may ask for brokers that are fenced off: there are none.
-Behaviour: every broker can do the controller's work; the answer names the first, since clients want one.
-There is no authorizer: every operation is permitted, and the answer says so if the client asks.
+Behaviour: every broker can do the controller's work; the answer names the first, since clients want one. If
+the client asks, the answer says which operations it may do.
 """
 
 from __future__ import annotations

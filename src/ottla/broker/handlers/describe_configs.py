@@ -2,7 +2,7 @@
 
 Versions: 0 to 4. 0 only says whether a value is the default; 1 says where it comes from, 3 what it is for.
 Behaviour: see `settings.described_configs`. A broker describes itself or, for an empty name, the cluster-wide
-defaults. Loggers, client metrics and groups have no settings here and are refused by name.
+defaults. Groups, client metrics and loggers are described too.
 """
 
 from __future__ import annotations

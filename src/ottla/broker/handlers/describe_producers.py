@@ -1,7 +1,7 @@
 """DescribeProducers, key 61: the producers that partitions know, and where their open transactions begin.
 
 Versions: 0.
-Behaviour: only a partition's leader answers. With it tools find transactions that nobody ends.
+Behaviour: only a partition's leader answers. Tools use it to find hanging transactions.
 """
 
 from __future__ import annotations

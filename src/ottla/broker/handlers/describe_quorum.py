@@ -1,4 +1,4 @@
-"""DescribeQuorum, key 55: who keeps the metadata of the cluster.
+"""DescribeQuorum, key 55: which brokers keep the metadata of the cluster.
 
 Versions: 0 to 2. 1 adds times, 2 where the voters listen.
 Behaviour: the brokers of one process share a catalog on disk, and there is no quorum. The answer is that of

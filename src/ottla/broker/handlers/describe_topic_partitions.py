@@ -1,9 +1,9 @@
-"""DescribeTopicPartitions, key 75: topics and their partitions in the order of names, so many at a time.
+"""DescribeTopicPartitions, key 75: topics and their partitions in the order of names, page by page.
 
 Versions: 0.
-Behaviour: what Metadata tells of topics, without making any. An answer has at most
-`max.request.partition.size.limit` partitions; its cursor says where the next one goes on. Replicas that
-were in sync when they went (ELR) are none here: all brokers share the data.
+Behaviour: describes topics as Metadata does, without creating any. An answer has at most
+`max.request.partition.size.limit` partitions; its cursor says where the next one continues. There are no
+eligible leader replicas (ELR): all brokers share the data.
 """
 
 from __future__ import annotations

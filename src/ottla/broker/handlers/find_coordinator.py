@@ -1,7 +1,7 @@
 """FindCoordinator, key 10: which broker coordinates a group or a transactional id.
 
-Versions: 0 to 6. From 4 on several at once. 6 may ask for the coordinator of a share group: there are no such
-groups here. As in Kafka, the text of a success is "NONE" before 4, and empty from then on.
+Versions: 0 to 6. From 4 on several at once. 6 may ask for the coordinator of a share partition, which only
+brokers do: it is refused. As in Kafka, the text of a success is "NONE" before 4, and empty from then on.
 Behaviour: it is the leader of the group's partition of `__consumer_offsets`, or of the id's partition of
 `__transaction_state`. The first request creates the topic.
 """
@@ -25,7 +25,7 @@ SUCCESS = "NONE"
 
 
 def handle(inquiry: Inquiry, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Find each of the groups."""
+    """Find the coordinator of each group or transactional id."""
     keys = request.coordinator_keys if inquiry.version >= SEVERAL_SINCE else [request.key]
     return _response([_coordinator(inquiry, key, request.key_type) for key in keys], inquiry.version)
 

@@ -25,7 +25,7 @@ def handle(inquiry: Inquiry, request: InitProducerIdRequest) -> InitProducerIdRe
     try:
         return init_producer_id(inquiry.broker.store.producer_ids)
     except StorageError as error:
-        # Kafka's word for "later": a storage error would be the end of a Java producer.
+        # Kafka's error for "try again": a storage error would end a Java producer.
         raise KafkaError(Code.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
 

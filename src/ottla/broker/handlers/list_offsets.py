@@ -45,7 +45,7 @@ SPECIAL_SINCE = {
 
 
 class Lookup(NamedTuple):
-    """A time to be looked up for an answer. An offset at or after `end_offset` is not told."""
+    """A time to look up for an answer. An offset at or after `end_offset` is not returned."""
 
     answer: ListOffsetsPartitionResponse
     log: PartitionLog

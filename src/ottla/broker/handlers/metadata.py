@@ -3,8 +3,8 @@
 Versions: 0 to 13. In 0 an empty list of topics means all; from 1 on null does. From 12 on a topic may be
 named by its id; a name beside it does not matter.
 Behaviour: a topic that does not exist is made, if auto.create.topics.enable is on and the client does not
-forbid it (4 and later), and its leaders are in the same answer: no client has to ask twice. There is no
-authorizer: every operation is permitted, and the answer says so if the client asks.
+forbid it (4 and later), and its leaders are in the same answer: no client has to ask twice. If the client
+asks, the answer says which operations it may do.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from ottla.wire.versions import VersionRange
 log = logging.getLogger(__name__)
 
 IDS_SINCE = 12
-"""Before that requests have room for ids, but no answer can do without the name."""
+"""Before this version requests may have ids, but answers need names."""
 NO_ID = bytes(16)
 AT_ONCE = 200
-"""Partitions that are described at once. A topic that does not exist counts as half as many."""
+"""Partitions that are described at once. A topic that does not exist counts as half of that."""
 TOPICS_AT_ONCE = 20
 
 
@@ -63,7 +63,7 @@ def _all_topics(inquiry: Inquiry, request: MetadataRequest) -> Generator[None, N
     broker = inquiry.broker
     topics = []
     for name in list(broker.store.partitions):
-        if name in broker.store.partitions:  # it may be deleted between two slices
+        if name in broker.store.partitions:  # a topic may be deleted between two slices
             topics.append(_described(broker, name))
         yield
     return _response(inquiry, request, topics)
@@ -86,7 +86,7 @@ def _named_topics(
 def _create_missing(
     broker: ServedBroker, wanted: list[MetadataTopic], request: MetadataRequest
 ) -> Generator[None, None, None]:
-    """Create topics that clients name. `_named` says of each what hinders it."""
+    """Create topics that clients name. `_named` reports why a topic cannot be created."""
     if not request.allow_auto_topic_creation:
         return
     drafts = {}
@@ -139,7 +139,7 @@ def _named(inquiry: Inquiry, topic: MetadataTopic, request: MetadataRequest) -> 
         if name not in broker.store.partitions:
             check_name(name)
             if request.allow_auto_topic_creation:
-                broker.topics.auto_draft(name)  # raises what hinders its creation
+                broker.topics.auto_draft(name)  # raises why it cannot be created
             raise KafkaError(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
         return _described(broker, name)
     except KafkaError as error:

@@ -39,7 +39,7 @@ def _ask_by_ids(inquiry: Inquiry, request: OffsetFetchRequest) -> None:
     def reply(response: OffsetFetchResponse) -> None:
         known = store.catalog.topics
         for group in response.groups:
-            # Where all offsets are asked for, those of topics without an id cannot be told.
+            # If all offsets are requested, those of topics without an id cannot be returned.
             group.topics = [topic for topic in group.topics if not topic.name or topic.name in known]
             for topic in group.topics:
                 if topic.name:

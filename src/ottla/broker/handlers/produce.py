@@ -49,7 +49,9 @@ PARTITIONS_AT_ONCE = 50
 LEADERS_SINCE = 10
 
 Outcome = Callable[[], CheckedSet]
-"""A check that is made when it is called, or one that a thread has made: the set, or raises its error."""
+"""Returns the checked record set, or raises its error; the check is made by the call, or was made by a
+thread.
+"""
 
 
 class PartitionAnswer(NamedTuple):
@@ -84,7 +86,9 @@ class AdmittedLater(NamedTuple):
 
 
 class ProduceAttempt:
-    """One produce request: what is staged of it, what a thread has to look at and a coordinator to admit."""
+    """One produce request: what is staged, what a thread has to check, and what a coordinator has
+    to admit.
+    """
 
     def __init__(self, inquiry: Inquiry, request: ProduceRequest) -> None:
         self._inquiry = inquiry
@@ -119,7 +123,7 @@ class ProduceAttempt:
                 if name is None:
                     answer.error_code, answer.error_message = Code.UNKNOWN_TOPIC_ID, topic.topic_id.hex()
                 elif self._transactional_id is None and is_transactional(item.records or b""):
-                    # Whoever is in a transaction says in which: its rights are checked by that name.
+                    # A request of a transaction names its transactional id: rights are checked by that name.
                     answer.error_code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
                 else:
                     self._append(name, item, answer)
@@ -337,7 +341,7 @@ def _note_failures(staged: list[PartitionAnswer], failures: Failures) -> None:
 
 
 def _check_unanswered(answers: list[ProduceTopicResponse]) -> None:
-    """With acks=0 a closed connection is the only way to say that something was refused."""
+    """Raise DropConnection if a partition was refused: with acks=0 there is no other way to report it."""
     for topic in answers:
         for answer in topic.partition_responses:
             if answer.error_code:
@@ -345,7 +349,7 @@ def _check_unanswered(answers: list[ProduceTopicResponse]) -> None:
 
 
 def _drop_if_lost(inquiry: Inquiry, staged: list[PartitionAnswer], failures: Failures) -> None:
-    """The same for what could not be written."""
+    """Close the connection if something could not be written (acks=0)."""
     lost = [str(failures[partition]) for partition, _ in staged if partition in failures]
     if lost:
         inquiry.link.drop(DropConnection(f"Produce with acks=0 failed: {lost[0]}"))

@@ -2,7 +2,7 @@
 
 Versions: 0 to 2. 2 says which protocol the transactions have.
 Behaviour: the coordinators of this process write their markers themselves; this is for tools that abort a
-transaction that nobody ends. The answer leaves when all markers are written, as with a produce request.
+hanging transaction. The answer leaves when all markers are written, as with a produce request.
 """
 
 from __future__ import annotations

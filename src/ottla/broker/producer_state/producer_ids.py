@@ -18,7 +18,7 @@ from ottla.wire.api.init_producer_id import InitProducerIdResponse
 
 BLOCK_IDS = 1000  # Kafka's
 ID_MAX = (1 << 63) - 1
-# Clients send what they like; an id up here was never given out, and continuing after it would leave none.
+# Clients may send any id; an id this high was never given out, and no ids would be left after it.
 MADE_UP_FROM = 1 << 62
 
 

@@ -1,4 +1,4 @@
-"""The idempotent producers of a partition, so that a batch that is sent twice is stored once.
+"""The idempotent producers of a partition. With their states, a batch that is sent twice is stored once.
 
 A producer numbers its records per partition: a batch takes the sequences after those of the batch before it,
 and after 2^31 - 1 comes 0. The rules are those of Kafka 2.5 to 4.x:
@@ -99,7 +99,7 @@ class ProducerStates:
         return self._states.keys()
 
     def timestamps(self) -> list[int]:
-        """When each producer wrote last that may be forgotten."""
+        """Return the last write time of each producer that may be forgotten."""
         return [state.timestamp for state in self._states.values() if state.transaction_offset < 0]
 
     def get(self, producer_id: int) -> ProducerState | None:
@@ -209,7 +209,7 @@ class ProducerStates:
             raise KafkaError(Code.INVALID_PRODUCER_EPOCH, f"producer {marker.producer_id}: {reason}")
 
     def aborted_by(self, marker: EndMarker, offset: int) -> StoredAbort | None:
-        """What a marker at an offset aborts; None if it commits or ends nothing."""
+        """Return the transaction that a marker at an offset aborts; None if it commits, or ends nothing."""
         return self._undecided.aborted_by(marker, offset)
 
     def stage_marker(self, marker: EndMarker, timestamp: int) -> bool:
@@ -301,7 +301,7 @@ def check_epoch(producer_id: int, epoch: int, state: ProducerState) -> None:
 
 
 def _begun(entry: ProducerEntry) -> ProducerState:
-    """A producer whose transaction began before the batches that are walked."""
+    """Return the state of a producer whose transaction began before the batches that are read."""
     transaction = entry.coordinator_epoch, entry.transaction_offset
     return ProducerState(entry.epoch, NO_SEQUENCE, entry.timestamp, (), *transaction)
 

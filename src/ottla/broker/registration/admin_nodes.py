@@ -130,7 +130,7 @@ class AdminNodes:
             recipes.delete_if_present(self._session, path)
 
     def _read_order(self, path: str) -> bytes | None:
-        """What a tool has left in a node, which is watched; None if there is none."""
+        """Return what a tool has written into a node, which is watched; None if there is none."""
         if self._reads.exists(path) is None:
             return None
         znode = recipes.read_if_present(self._session, path)

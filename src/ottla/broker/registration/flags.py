@@ -1,4 +1,4 @@
-"""What has happened since the owner last looked. Watches, listeners and the loop only raise flags here."""
+"""Events since the owner last looked. Watches, listeners and the loop only raise flags here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Raised:
 
 
 class Flags:
-    """Any thread raises, one takes."""
+    """Any thread raises flags, one thread takes them."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -28,25 +28,25 @@ class Flags:
         self._is_stopping = False
 
     def raise_path(self, path: str) -> None:
-        """A watch fired."""
+        """Note that a watch fired."""
         with self._changed:
             self._raised.paths.add(path)
             self._changed.notify()
 
     def raise_topic(self, name: str) -> None:
-        """A topic has come, gone, or changed in the broker."""
+        """Note that a topic was created, deleted or changed in the broker."""
         with self._changed:
             self._raised.topics.add(name)
             self._changed.notify()
 
     def raise_brokers(self) -> None:
-        """A broker has come or gone."""
+        """Note that a broker was started or stopped."""
         with self._changed:
             self._raised.brokers = True
             self._changed.notify()
 
     def raise_session(self) -> None:
-        """The session has another state."""
+        """Note that the session has another state."""
         with self._changed:
             self._raised.session = True
             self._changed.notify()

@@ -74,10 +74,10 @@ class TopicNodes:
         self._reads = reads
         self._brokers = brokers
         self._here: dict[str, RegisteredTopic] = {}
-        self._known: dict[str, bytes] = {}  # ids of the topics that are in ZooKeeper because of us
+        self._known: dict[str, bytes] = {}  # ids of topics that we have written to ZooKeeper
         self._agreed: dict[str, Mapping[str, str]] = {}  # configs that both sides have
-        self._states: dict[str, States] = {}  # as they stand in ZooKeeper
-        self._refused: dict[str, int] = {}  # versions of topics that cannot be made here
+        self._states: dict[str, States] = {}  # the partition states that ZooKeeper has
+        self._refused: dict[str, int] = {}  # versions of topics that cannot be created here
         self.controller_epoch = 0
 
     def begin_session(self) -> None:
@@ -167,7 +167,7 @@ class TopicNodes:
             if there is not None:
                 wanted = replace(wanted, version=there.version, topic_id=there.topic_id)
             self._session.set(paths.topic(name), encode_assignment(wanted))
-        # Out of what is known until it is written: after a lost answer it has to be read.
+        # Forgotten until it is written: after a lost answer it has to be read again.
         states = self._states.pop(name, None)
         if states is None:
             states = self._read_states(name)

@@ -37,7 +37,7 @@ _POSSIBLE = {
 
 
 class Asker(Protocol):
-    """Who asks, and what the rules may find out."""
+    """The client of a call, and what the rules may ask about it."""
 
     version: int
 
@@ -57,7 +57,7 @@ class Asker(Protocol):
         """What the client may do, as bits."""
 
     def topic(self, item: Any) -> str | None:
-        """The name of a topic that is named, or named by its id; None if there is no such id."""
+        """Return the name of a topic that is given by name or id; None if there is no such id."""
 
     def creates(self, request: Any, name: str) -> bool:
         """Whether a Metadata request would create a topic."""
@@ -65,7 +65,7 @@ class Asker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Passes if the test does; else the whole request is refused with the error."""
+    """Refuses the whole request with the error unless the test passes."""
 
     test: Callable[[Asker, Any], bool]
     error: Code
@@ -98,7 +98,7 @@ class Each:
 
 @dataclass(frozen=True, slots=True)
 class OnlyVisible:
-    """Of a list of the answer, or of lists in its elements, only what passes the test stays."""
+    """Keeps only the elements that pass the test, in a list of the answer, or in lists of its elements."""
 
     path: Sequence[str]
     test: Callable[[Asker, Any], bool]
@@ -122,7 +122,7 @@ class Allowed:
     name: str = ""
 
     def apply(self, asker: Asker, answer: Any) -> None:
-        """Say what the client may do, if it asked."""
+        """Set what the client may do, if it asked for that."""
         for holder in _holders(answer, [self.holders] if self.holders else []):
             if getattr(holder, self.field) == NOT_ASKED:
                 continue

@@ -1,6 +1,6 @@
 """The access table: which operations each API checks, on which resources, as Kafka 4.x does. By API key.
 
-An API without a row is for whoever may do ClusterAction on the cluster: a new handler is closed at first.
+An API without a row needs ClusterAction on the cluster: so a new handler is closed at first.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _named(operation: Operation, resource: ResourceType, field: str) -> Whole:
 
 
 def _topics(operation: Operation, requested: str = "topics", answered: str = "topics") -> Each:
-    """A check of each topic, by name or by id. An id that nobody has is for the handler to refuse."""
+    """Check each topic, by name or by id. The handler refuses an id that does not exist."""
 
     def test(asker: Asker, _request: Any, item: Any) -> bool:
         name = asker.topic(item)
@@ -59,14 +59,16 @@ def _topics(operation: Operation, requested: str = "topics", answered: str = "to
 
 
 def _texts(operation: Operation, resource: ResourceType, requested: str, answered: str) -> Each:
-    """A check of each name in a list of names."""
+    """Check each name in a list of names."""
     return Each(
         requested, answered, lambda asker, _, name: asker.may(operation, resource, name), ERRORS[resource]
     )
 
 
 def _configs(operation: Operation, answered: str) -> Access:
-    """Topics and groups have rights of their own; brokers and the rest are the cluster's."""
+    """Return the rules of a config API: topics and groups have rights of their own, the rest is the
+    cluster's.
+    """
 
     def test(asker: Asker, _request: Any, item: Any) -> bool:
         resource = _CONFIG_RESOURCES.get(item.resource_type, CLUSTER)
@@ -115,7 +117,7 @@ def _coordinator_key(asker: Asker, request: Any, key: str) -> bool:
 
 
 def _coordinator_kind(kind: int, error: Code) -> Whole:
-    """FindCoordinator of one key (before 4): the whole request."""
+    """Check FindCoordinator of one key (before version 4): the whole request."""
 
     def test(asker: Asker, request: Any) -> bool:
         is_other = asker.version >= _SEVERAL_KEYS_SINCE or request.key_type != kind
@@ -138,7 +140,7 @@ def _producer_id(asker: Asker, request: Any) -> bool:
 
 
 def _transaction_partitions(asker: Asker, request: Any) -> bool:
-    """Before version 4 a client's own request; from then on one of brokers."""
+    """Check AddPartitionsToTxn: before version 4 a request of a client, from then on one of brokers."""
     if asker.version >= _SEVERAL_TRANSACTIONS_SINCE:
         return True
     return asker.may(WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id)
@@ -157,7 +159,7 @@ def _subscribed_topics(asker: Asker, request: Any) -> bool:
 
 
 def _fetched_group(asker: Asker, request: Any) -> bool:
-    """OffsetFetch of one group (before 8)."""
+    """Check OffsetFetch of one group (before version 8)."""
     return asker.version >= _SEVERAL_GROUPS_SINCE or asker.may(DESCRIBE, GROUP, request.group_id)
 
 
@@ -167,7 +169,9 @@ def _seen_topic(asker: Asker, item: Any) -> bool:
 
 
 def _fetched_offsets(asker: Asker, item: Any) -> bool:
-    """Offsets of a topic that the client may not see: an error if it named the topic, else nothing."""
+    """Whether offsets of a topic are visible. If not: an error if the request names the topic,
+    else nothing.
+    """
     name = asker.topic(item)
     if name is None or asker.may(DESCRIBE, TOPIC, name, logs=asker.names_topics):
         return True
@@ -178,7 +182,7 @@ def _fetched_offsets(asker: Asker, item: Any) -> bool:
 
 
 def _share_offsets(asker: Asker, item: Any) -> bool:
-    """Offsets of a share group in a topic that the client may not see: an error in their place."""
+    """Whether a share group's offsets in a topic are visible; if not, they are replaced by an error."""
     if asker.may(DESCRIBE, TOPIC, item.topic_name):
         return True
     item.topic_id = bytes(16)
@@ -189,7 +193,7 @@ def _share_offsets(asker: Asker, item: Any) -> bool:
 
 
 def _created_settings(asker: Asker, item: Any) -> bool:
-    """The settings of a new topic are for those who may see settings."""
+    """Whether the client may see the settings of a new topic."""
     if item.error_code == Code.NONE and not asker.may(DESCRIBE_CONFIGS, TOPIC, item.name, logs=False):
         item.topic_config_error_code = ERRORS[TOPIC]
         item.num_partitions = item.replication_factor = -1
@@ -198,7 +202,7 @@ def _created_settings(asker: Asker, item: Any) -> bool:
 
 
 def _transaction_topics(asker: Asker, request: Any, _item: Any) -> bool:
-    """All or none of the topics are added."""
+    """Whether all topics may be written: all or none of them are added."""
     return all(asker.may(WRITE, TOPIC, topic.name) for topic in request.v3_and_below_topics)
 
 

@@ -1,8 +1,8 @@
-"""Who may do what: ACLs as Kafka's StandardAuthorizer reads them.
+"""The authorizer: evaluates ACLs as Kafka's StandardAuthorizer does.
 
 A rule that denies wins over one that allows. READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS
-implies DESCRIBE_CONFIGS, where a rule allows. A resource that no rule is about is for super users only,
-unless allow.everyone.if.no.acl.found says otherwise.
+implies DESCRIBE_CONFIGS, where a rule allows. A resource without rules is for super users only, unless
+allow.everyone.if.no.acl.found says otherwise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ audit = logging.getLogger("ottla.audit")
 
 KIND = "acls"
 DECISIONS_MAX = 20_000
-"""Decisions that are remembered; then all are forgotten."""
+"""How many decisions are cached; then the cache is cleared."""
 _IMPLIED = {
     Operation.DESCRIBE: {
         Operation.DESCRIBE,
@@ -114,7 +114,7 @@ class Authorizer:
     # --- changing
 
     def matching(self, wanted: AclFilter) -> list[Acl]:
-        """Return the ACLs that a filter means."""
+        """Return the ACLs that match a filter."""
         return [acl for acl in self._acls if wanted.meets(acl)]
 
     def create(self, acls: Iterable[Acl]) -> None:
@@ -148,7 +148,7 @@ def _concerns(acl: Acl, principal: str, host: str, operation: int) -> bool:
 
 
 def _covered(allowed: Acl, denied: Sequence[Acl]) -> bool:
-    """Whether a rule that denies takes away everything that `allowed` gives."""
+    """Whether a rule that denies covers everything that `allowed` gives."""
     for acl in denied:
         if acl.pattern == PatternType.PREFIXED and allowed.name.startswith(acl.name):
             return True
@@ -160,7 +160,7 @@ def _covered(allowed: Acl, denied: Sequence[Acl]) -> bool:
 def log_denied(
     principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str, api: str
 ) -> None:
-    """Write a line to the audit log: somebody was refused."""
+    """Write a refusal to the audit log."""
     audit.info(
         "%s is denied %s on %s:%s from %s for %s",
         principal,
@@ -173,5 +173,5 @@ def log_denied(
 
 
 def log_admin(principal: Principal, host: str, api: str) -> None:
-    """Write a line to the audit log: somebody changes the cluster."""
+    """Write a change of the cluster to the audit log."""
     audit.info("%s from %s calls %s", principal, host, api)

@@ -38,11 +38,11 @@ class ListenerSecurity:
         return self._followed.context if self._followed else None
 
     def session(self) -> SaslSession | None:
-        """Return the login of a new connection; None if none is asked for."""
+        """Return the login of a new connection; None if the listener needs no login."""
         return SaslSession(self._logins) if self._logins else None
 
     def certified(self, connection: ssl.SSLSocket | None) -> Principal | None:
-        """Return who the certificate of a peer names: ANONYMOUS without one, None if no rule fits."""
+        """Return the user that a peer's certificate names: ANONYMOUS without one, None if no rule fits."""
         if connection is None or self._names is None:
             return ANONYMOUS
         return self._names.principal(connection.getpeercert())

@@ -34,7 +34,10 @@ class LoginRefused(OttlaError):
 
 
 class SaslStep(NamedTuple):
-    """What to send, and, when the login is done, who it is; `lifetime_ms`: how long it holds, 0 for ever."""
+    """What to send.
+
+    When the login is done: the user, and how long the login is valid (`lifetime_ms`, 0: no limit).
+    """
 
     token: bytes = b""
     user: str | None = None
@@ -42,7 +45,7 @@ class SaslStep(NamedTuple):
 
 
 class Login(Protocol):
-    """One login of one client."""
+    """The login of one client."""
 
     def next(self, token: bytes) -> SaslStep:
         """Take the client's next token. Raises LoginRefused."""
@@ -53,7 +56,7 @@ FindScram = Callable[[str, str], ScramCredential | None]
 
 
 def invalid(mechanism: str, what: str = "authentication") -> LoginRefused:
-    """Return the refusal that says no more than that it is one."""
+    """Return a refusal that does not say more than that."""
     return LoginRefused(
         f"Authentication failed during {what} due to invalid credentials with SASL mechanism {mechanism}"
     )
@@ -126,7 +129,7 @@ class ScramLogin:
         self._user, self._credential = user, credential
         self._full_nonce = client_nonce + self._nonce
         if credential is None:
-            # As for a user that exists: only the end tells, and not which of the two was wrong.
+            # The answer is the same as for a user that exists: only the last step fails, without saying why.
             salt, iterations = hmac.digest(self._nonce.encode(), user.encode(), "sha256"), ITERATIONS_MIN
         else:
             salt, iterations = credential.salt, credential.iterations

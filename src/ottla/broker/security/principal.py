@@ -41,7 +41,7 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS = Principal(USER, "ANONYMOUS")
-"""A client that nobody has asked for its name."""
+"""A client that has not been asked for its name."""
 
 
 class _Rule(NamedTuple):
@@ -64,9 +64,9 @@ class CertificateNames:
             at = match.end()
 
     def principal(self, certificate: Mapping[str, Any] | None) -> Principal | None:
-        """Return who shows a certificate, as `getpeercert` gives it.
+        """Return the user of a certificate, as `getpeercert` returns it.
 
-        Without one that is ANONYMOUS; where no rule fits, None.
+        ANONYMOUS without a certificate; None if no rule fits.
         """
         if not certificate:
             return ANONYMOUS

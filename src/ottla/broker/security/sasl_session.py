@@ -26,13 +26,13 @@ from ottla.wire.transitions import advance
 
 HANDSHAKE_KEY, VERSIONS_KEY, AUTHENTICATE_KEY = 17, 18, 36
 AGAIN_AFTER_S = 1.0
-"""A client may log in again at most once in this time, as in Kafka; the first login does not count."""
+"""A client may log in again at most once in this time, as in Kafka. The first login does not count."""
 STEPS_MAX = 10
 """Tokens of one login; SCRAM needs two."""
 
 
 class SaslState(StrEnum):
-    """Where the login stands."""
+    """The states of a login."""
 
     START = "start"
     TOKENS = "tokens"
@@ -43,7 +43,7 @@ class SaslState(StrEnum):
 
 
 class SaslInput(StrEnum):
-    """What can happen to it."""
+    """The events of a login."""
 
     HANDSHAKE = "handshake"
     BARE_HANDSHAKE = "handshake version 0"
@@ -93,7 +93,7 @@ class Logins:
 
 
 class SaslSession:
-    """One connection's. Owned by the loop. `principal` is the user from the login on."""
+    """The login of one connection. Owned by the loop. `principal` is the user after the login."""
 
     def __init__(self, logins: Logins) -> None:
         self._logins = logins
@@ -165,7 +165,7 @@ class SaslSession:
         return TokenAnswer(token=step.token, lifetime_ms=self._begin(step, now_s))
 
     def _begin(self, step: SaslStep, now_s: float) -> int:
-        """Begin the session, and return how long it lasts; 0: for ever."""
+        """Begin the session, and return how long it lasts in ms; 0: no limit."""
         limits_ms = (self._logins.settings.reauth_ms.get(self._mechanism, 0), step.lifetime_ms)
         lifetime_ms = min((limit for limit in limits_ms if limit > 0), default=0)
         self._ends_s = now_s + lifetime_ms / 1000 if lifetime_ms else None

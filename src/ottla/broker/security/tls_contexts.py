@@ -1,7 +1,7 @@
 """TLS of a listener: a context that follows its files, so that renewed certificates need no restart.
 
-Each handshake asks for the context in force. The files are looked at then, at most once a second; a store
-that cannot be read leaves the context as it is, and a line in the log.
+Each handshake uses the current context. The files are checked then, at most once a second; if a store cannot
+be read, the context stays as it is, and the log says so.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def tls_context(tls: TlsSettings) -> ssl.SSLContext:
 class FollowedContext:
     """The context to listen with: `context`. `now_s` is the loop's clock. Raises ConfigError.
 
-    After it is made, it belongs to the thread that shakes hands.
+    Afterwards it belongs to the thread of the handshakes.
     """
 
     def __init__(self, tls: TlsSettings, now_s: Callable[[], float]) -> None:
@@ -64,7 +64,7 @@ class FollowedContext:
             connection.context = self._in_force
 
     def reload_if_changed(self) -> None:
-        """Read the stores again if a file is another one than before."""
+        """Read the stores again if a file has changed."""
         stamps = self._file_stamps()
         if stamps == self._stamps:
             return
@@ -91,7 +91,7 @@ def _stamp(location: str) -> tuple[int, int, int] | None:
 
 
 def _set_ciphers(context: ssl.SSLContext, tls: TlsSettings) -> None:
-    """Java's names of TLS 1.2's suites as OpenSSL's. Those of 1.3 are always on."""
+    """Set the cipher suites: Java's names for TLS 1.2 as OpenSSL's. Those of 1.3 are always on."""
     names = [
         suite.removeprefix("TLS_").replace("_WITH", "").replace("AES_", "AES").replace("_", "-")
         for suite in tls.cipher_suites

@@ -49,7 +49,10 @@ class SigningKeys:
 
     @property
     def keys(self) -> list[dict[str, Any]]:
-        """The keys that were read last. They are read again, for the next one, when they are old."""
+        """Return the keys that were read last.
+
+        If they are old, they are read again in a thread, for the next call.
+        """
         if self._now_s() - self._read_s > self._refresh_s:
             self._read_s = self._now_s()
             threading.Thread(target=self._refresh, name="ottla-jwks", daemon=True).start()

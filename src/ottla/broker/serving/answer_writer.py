@@ -1,4 +1,6 @@
-"""AnswerWriter: what a connection writes, and how much memory its answers hold until the peer takes them."""
+"""AnswerWriter: writes the answers of a connection, and counts the memory that they hold until the peer takes
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from ottla.broker.storage.memory import SMALL_BYTES, MemoryBudget
 from ottla.wire.primitives import Buffer
 
 UNSENT_BYTES_HIGH = 1 << 20
-"""Above this the transport tells us to stop. One answer of usual size: the next is prepared meanwhile."""
+"""Above this the transport asks us to stop writing. One answer of usual size: the next is prepared
+meanwhile.
+"""
 
 
 class UntakenAnswers:
@@ -29,7 +33,7 @@ class UntakenAnswers:
         self._large: deque[tuple[int, int]] = deque()
 
     def wrote(self, size: int) -> None:
-        """The transport got `size` bytes more."""
+        """Note that the transport got `size` bytes more."""
         self._written += size
         if size > SMALL_BYTES:
             self._large.append((self._written - size, self._written))
@@ -113,11 +117,11 @@ class AnswerWriter:
         self.transport.abort()
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Note that the connection is gone."""
         self._is_over = True
         if isinstance(self.transport, FileTransport):
             self.transport.end()
-        self._loop.call_soon(self._set_waiting, 0)  # uvloop frees what waits at the end of this turn
+        self._loop.call_soon(self._set_waiting, 0)  # uvloop frees the unsent bytes at the end of this turn
 
     def _set_waiting(self, size: int) -> None:
         if not self.waiting_bytes:

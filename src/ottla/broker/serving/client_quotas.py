@@ -1,4 +1,5 @@
-"""Client quotas, enforced: what clients have used lately, and how long one that used too much has to wait.
+"""Enforces client quotas: what clients have used lately, and how long a client that used too much has to
+wait.
 
 The rules are Kafka's. A rate is measured over SAMPLES windows of WINDOW_MS, the last of which is under way.
 Above its quota a client waits until the rate would be back at it. Of several quotas the most specific holds:
@@ -27,12 +28,12 @@ CONNECTIONS, MUTATIONS = "connection_creation_rate", "controller_mutation_rate"
 SAMPLES, WINDOW_MS = 11, 1000
 """Kafka's defaults of quota.window.num and quota.window.size.seconds."""
 BOUNDED = {REQUEST, CONNECTIONS}
-"""For these nobody waits longer than a window."""
+"""Quotas with a limit for the wait: one window."""
 RATES_MAX = 10_000
-"""Clients whose rates are known; then all are forgotten, which forgives them what they have used."""
+"""How many clients' rates are kept; then all are forgotten, and clients start from 0 again."""
 
 Owner = tuple[str, str]
-"""Who shares a quota: a user, a client id, or both; "" is not said."""
+"""The clients that share a quota: a user, a client id, or both; "" if not given."""
 
 
 class SampledRate:
@@ -51,7 +52,7 @@ class SampledRate:
         self._samples[-1][2] += value
 
     def measured(self, now_ms: float) -> tuple[float, float]:
-        """Return the rate, and the milliseconds over which it is one."""
+        """Return the rate, and the milliseconds over which it was measured."""
         samples = self._samples
         while samples and now_ms - samples[0][1] >= SAMPLES * WINDOW_MS:
             samples.popleft()
@@ -69,7 +70,9 @@ class SampledRate:
 
 
 class TokenBucket:
-    """Changes of partitions that are left, as Kafka counts them: the last one may take more than there is."""
+    """The changes of partitions that are left, counted as in Kafka: the last change may take more than is
+    left.
+    """
 
     __slots__ = ("_at_ms", "_tokens")
 
@@ -78,7 +81,7 @@ class TokenBucket:
         self._at_ms = 0.0
 
     def left(self, limit: float, now_ms: float) -> float:
-        """Return how many are left: those of all windows at first, and `limit` more each second."""
+        """Return how many are left: at first those of all windows, then `limit` more each second."""
         earned = limit * (now_ms - self._at_ms) / 1000
         self._tokens, self._at_ms = min(limit * SAMPLES * WINDOW_MS / 1000, self._tokens + earned), now_ms
         return self._tokens
@@ -117,7 +120,7 @@ class MutationQuota:
 
 
 class Applied(NamedTuple):
-    """The quota that holds for a client, and who shares it."""
+    """The quota that applies to a client, and the clients that share it."""
 
     owner: Owner
     limit: float
@@ -134,7 +137,7 @@ class QuotaLimits:
         self.reload()
 
     def reload(self) -> None:
-        """Look at the catalog again: quotas were changed."""
+        """Read the quotas from the catalog again, after they were changed."""
         self.changes += 1
         self._limits, self._addresses = {}, {}
         for key, quotas in self._kept.get(KIND, {}).items():
@@ -143,7 +146,8 @@ class QuotaLimits:
                 if CONNECTIONS in quotas:
                     self._addresses[entity[IP]] = quotas[CONNECTIONS]
                 continue
-            # In an entity None is the default. Here that is "", and None a part that is not said.
+            # In an entity None is the default. Here "" is the default, and None means that the part is not
+            # given.
             user, client_id = ((entity[kind] or "") if kind in entity else None for kind in (USER, CLIENT_ID))
             for name, limit in quotas.items():
                 self._limits.setdefault(name, {})[user, client_id] = limit
@@ -154,11 +158,11 @@ class QuotaLimits:
         return bool(self._limits)
 
     def is_set(self, name: str) -> bool:
-        """Whether anybody has this quota."""
+        """Whether any client has this quota."""
         return bool(self._addresses) if name == CONNECTIONS else name in self._limits
 
     def of_address(self, address: str) -> float | None:
-        """Return how many connections an address may make a second; None if as many as it likes."""
+        """Return how many connections an address may open per second; None: no limit."""
         return self._addresses.get(address, self._addresses.get(None))
 
     def of_client(self, name: str, user: str, client_id: str) -> Applied | None:
@@ -214,16 +218,16 @@ class ClientQuotas:
         return min(wait_ms, WINDOW_MS) if name in BOUNDED else wait_ms
 
     def take_back(self, name: str, quota: Applied, value: float, now_ms: float) -> None:
-        """Undo what was counted: the client does not get it."""
+        """Undo what was counted, because the client does not get it."""
         self._rate(name, quota.owner).record(-value, now_ms)
 
     def count(self, name: str, wait_ms: int) -> None:
-        """Note for the metrics that somebody waits."""
+        """Count a wait, for the metrics."""
         self.throttled[name] += 1
         self.throttled_ms[name] += wait_ms
 
     def fetch_bytes_max(self, user: str, client_id: str) -> int | None:
-        """Return how much a client may fetch at once; more would have to wait in any case."""
+        """Return how many bytes a client may fetch at once; more would have to wait in any case."""
         if not self.limits.is_set(FETCH):
             return None
         quota = self.applied(FETCH, user, client_id)

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 CHUNK_BYTES_MIN = 4096
 CHUNK_BYTES_MAX = 1 << 18
-"""Sizes of the receive buffer. It grows when it is filled: few reads if busy, one page if idle."""
+"""The limits of the receive buffer. It grows when it is filled: few reads if busy, one page if idle."""
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -103,7 +103,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.principal = certified
 
     def admit(self) -> None:
-        """The client has logged in: its requests may be as large as others'."""
+        """Note that the client has logged in: its requests may be as large as those of others."""
         self._receiver.allow(self._broker.store.config.request_bytes_max)
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -339,7 +339,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._give_up(call, error)
 
     def _give_up(self, call: ReceivedRequest, error: BaseException) -> None:
-        """Close: there is no answer, by an error of ours, and later answers cannot leave before it."""
+        """Close: an error of ours left a call without an answer, and later answers cannot be sent
+        before it.
+        """
         text = "%s v%d from %s has no answer"
         log.error(text, call.api.name, call.version, self.peer_host, exc_info=error)
         self.close()
@@ -365,7 +367,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def update_reading(self) -> None:
         """Read from the peer, or stop reading, as things are now."""
-        # A long poll alone does not stop reading: that costs two system calls and hides a peer's leaving.
+        # A long poll alone does not stop reading: that costs two system calls, and hides that a peer has
+        # left.
         holds = self._is_holding and self._waiting_for is not None
         is_greedy = self._traffic.is_flooded and self._held_bytes > SMALL_BYTES
         wanted = not (self._is_paused or self._wire.is_full or holds or is_greedy or self.throttle.is_muted)

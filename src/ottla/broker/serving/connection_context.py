@@ -29,7 +29,7 @@ class ConnectionContext:
     security: ListenerSecurity
 
     def handle_of(self, handler: Handler) -> Handle:
-        """Return what handles calls of an API, within what their clients may do."""
+        """Return the function that handles calls of an API, within the rights of their clients."""
         authorizer = self.broker.authorizer
         return handler.handle if authorizer is None else partial(guarded, authorizer, handler)
 
@@ -40,6 +40,6 @@ class ConnectionContext:
 
     @property
     def request_bytes_max(self) -> int:
-        """The largest request that a connection takes at first: a small one where a login is asked for."""
+        """The largest request that a connection accepts at first: small if the listener needs a login."""
         sasl = self.security.listener.sasl
         return sasl.request_bytes_max if sasl else self.broker.store.config.request_bytes_max

@@ -33,7 +33,7 @@ class Division:
         return _count(getattr(request, self.requested[0]), self.requested[1:]) > self.at_once
 
     def parts(self, request: Any) -> Iterator[Any]:
-        """Yield requests that are this one together."""
+        """Yield requests that together are this one."""
         name, *inner = self.requested
         for some in _divided(getattr(request, name), tuple(inner), self.at_once):
             yield replaced(request, **{name: some})

@@ -1,4 +1,4 @@
-"""Which frames of a connection get in, where a listener asks for a login.
+"""Which frames of a connection are accepted, if its listener needs a login.
 
 Before the login only ApiVersions and SASL are answered, requests are small, and there is little time. A login
 that fails is answered after a delay, and then the connection is closed.
@@ -25,7 +25,7 @@ _LIMIT = f" (all together {STRANGERS_BYTES_MAX >> 20} MB at most)"
 
 
 class GuardedConnection(Protocol):
-    """The connection that the doorkeeper is of."""
+    """The connection that the doorkeeper guards."""
 
     principal: Principal
 
@@ -39,11 +39,11 @@ class GuardedConnection(Protocol):
         """Close."""
 
     def admit(self) -> None:
-        """The client has logged in: its requests may be as large as others'."""
+        """Note that the client has logged in: its requests may be as large as those of others."""
 
 
 class Doorkeeper:
-    """One connection's. Owned by the loop."""
+    """The doorkeeper of one connection. Owned by the loop."""
 
     def __init__(
         self,
@@ -83,17 +83,17 @@ class Doorkeeper:
         return answer
 
     def after_delay(self, close: Callable[[], None]) -> None:
-        """Answer a login that failed, and close, not at once: guessing takes its time."""
+        """Answer a failed login and close, after a delay that makes guessing slow."""
         self.forget()
         self._timer = self._loop.call_later(self.settings.failure_delay_ms / 1000, close)
 
     def holds(self, size: int) -> None:
-        """The connection has a buffer of this size for its requests."""
+        """Note that the connection has a buffer of this size for its requests."""
         if self._timer is not None:
             self._strangers.hold(self, size)
 
     def turn_away(self) -> None:
-        """Close: those who have not logged in hold too much, and this one the most."""
+        """Close: peers that have not logged in hold too much memory, and this one the most."""
         self._connection.drop(RemoteProtocolError(f"it holds too much before its login{_LIMIT}"))
 
     def forget(self) -> None:

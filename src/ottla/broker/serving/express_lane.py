@@ -40,7 +40,9 @@ from ottla.wire.schema import encode
 from ottla.wire.server_connection import ReceivedRequest
 
 SHAPES_MAX = 256
-"""Shapes of one connection: a producer with more partitions sends several in a request anyway."""
+"""How many shapes a connection may have: a producer with more partitions sends several in a
+request anyway.
+"""
 
 _HEAD_BYTES = 4  # API key and version, in front of the correlation id
 _REST_AT = 8

@@ -81,7 +81,7 @@ def error_code(error: int | str) -> Code:
 
 
 class FaultyConnection(Protocol):
-    """What a fault does to a connection."""
+    """The part of a connection that faults use."""
 
     def abort(self) -> None:
         """Cut it."""

@@ -31,7 +31,7 @@ from ottla.wire.api.fetch import (
 
 EVICTION_MS = 120_000
 PARTITION_BYTES = 600
-"""What a session costs for each partition, roughly: Python's objects with their numbers."""
+"""Roughly the memory of a session for each partition: Python's objects with their numbers."""
 NO_SESSION = 0
 FINAL_EPOCH, FIRST_EPOCH = -1, 0
 EPOCH_MAX = 2**31 - 1
@@ -47,7 +47,7 @@ class PartitionKey(NamedTuple):
 
 
 class SessionPartition:
-    """What a client wants of a partition, and what it was told last."""
+    """What a client wants of a partition, and the last answer for it."""
 
     __slots__ = ("high_watermark", "log_start_offset", "wanted")
 
@@ -57,7 +57,7 @@ class SessionPartition:
         self.log_start_offset = UNKNOWN
 
     def tell(self, answer: FetchPartitionResponse) -> bool:
-        """Whether an answer has news for the client; it is told them."""
+        """Return whether an answer has news for the client, and remember it as sent."""
         is_news = (
             bool(answer.records)
             or answer.error_code != Code.NONE
@@ -82,7 +82,7 @@ class FetchSession:
         self.partitions: dict[PartitionKey, SessionPartition] = {}
 
     def change(self, request: FetchRequest) -> None:
-        """Take over what the request adds, changes and forgets."""
+        """Apply what the request adds, changes and forgets."""
         for key, wanted in _wanted(request):
             known = self.partitions.get(key)
             if known is None:
@@ -106,7 +106,7 @@ class FetchSession:
         return topics
 
     def news(self, response: FetchResponse) -> FetchResponse:
-        """Return an answer to all partitions with those that have news for the client."""
+        """Return the answer with only those partitions that have news for the client."""
         topics = []
         for topic in response.responses:
             partitions = [answer for answer in topic.partitions if self._tell(topic, answer)]
@@ -136,7 +136,7 @@ class FetchSessions:
         self._memory = memory
         self._new_id = new_id
         self._slots = slots
-        self.sessions: dict[int, FetchSession] = {}  # the one that was used longest ago is first
+        self.sessions: dict[int, FetchSession] = {}  # the session that was used longest ago is first
 
     def drop(self, session_id: int) -> None:
         """End a session, if there is one of this id."""

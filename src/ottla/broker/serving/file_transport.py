@@ -70,7 +70,7 @@ class FileTransport(asyncio.Transport):
             self._send()
 
     def _has_socket(self) -> bool:
-        """Copy the inner transport's socket, since a loop refuses to watch what a transport has."""
+        """Copy the inner transport's socket, since a loop refuses to watch the socket of a transport."""
         inner = self._inner.get_extra_info("socket")
         try:
             copied = os.dup(inner.fileno())
@@ -81,7 +81,7 @@ class FileTransport(asyncio.Transport):
         return True
 
     def _send(self) -> None:
-        """Send what a turn may; come back when the socket is writable."""
+        """Send as much as a turn may; continue when the socket is writable."""
         left, sock = TURN_BYTES, self._socket
         assert sock is not None
         try:
@@ -116,7 +116,10 @@ class FileTransport(asyncio.Transport):
             self._start -= len(self._unsent.popleft())
 
     def _replace(self) -> bool:
-        """Read the first range, which cannot be sent; False if it cannot be read either."""
+        """Read the first range into memory, because it cannot be sent from its file.
+
+        Returns False if that fails too.
+        """
         first = self._unsent[0]
         try:
             self._unsent[0] = _in_memory(first)
@@ -125,7 +128,7 @@ class FileTransport(asyncio.Transport):
         return isinstance(first, FileRange)
 
     def _wait(self, *, needed: bool) -> None:
-        """Come back when the socket is writable, or give the descriptor back."""
+        """Continue when the socket is writable, or close the descriptor if nothing is left."""
         if self._socket is None:
             return
         if needed != self._is_waiting:
@@ -139,7 +142,7 @@ class FileTransport(asyncio.Transport):
             self._socket = None
 
     def _tell(self) -> None:
-        """Pause the protocol while much is unsent, and let it go on when all was sent."""
+        """Pause the protocol while much is unsent, and resume it when everything was sent."""
         if not self._is_pausing and self._unsent_bytes > self._high:
             self._is_pausing = True
             self._protocol.pause_writing()

@@ -23,7 +23,7 @@ ADMIN_KEYS = frozenset({19, 20, 21, 30, 31, 33, 37, 42, 43, 44, 45, 47, 49, 51, 
 
 
 class InquirySubject:
-    """Who asks: the client of a call (`access_rules.Asker`)."""
+    """The client of a call (`access_rules.Asker`)."""
 
     def __init__(self, inquiry: Inquiry, authorizer: Authorizer) -> None:
         self._inquiry = inquiry
@@ -79,7 +79,10 @@ class Denied(NamedTuple):
 
 
 class GuardedCall:
-    """A call of a client, where an authorizer decides. `handle` is the handler's, within what is allowed."""
+    """A call of a client, if there is an authorizer.
+
+    `handle` replaces the handler's, and allows only what the client may do.
+    """
 
     def __init__(self, inquiry: Inquiry, handler: Handler, authorizer: Authorizer) -> None:
         self._inquiry = inquiry
@@ -112,7 +115,7 @@ class GuardedCall:
 
     @property
     def _waits(self) -> bool:
-        """Whether the answer must come through here."""
+        """Whether the answer has to pass through here."""
         return bool(self._denied or self._access.answer)
 
     def _reply(self, answer: Response) -> None:
@@ -132,7 +135,7 @@ class GuardedCall:
         return any(getattr(request, rule.requested) for rule in self._access.each)
 
     def _refused_list(self, request: Any) -> Response:
-        """The answer of a request of which nothing is left: as to an empty one."""
+        """Return the answer to a request of which nothing is left: as to an empty request."""
         empty = replaced(
             request, **{rule.requested: [] for rule in self._access.each if getattr(request, rule.requested)}
         )
@@ -160,7 +163,9 @@ def guarded(authorizer: Authorizer, handler: Handler, inquiry: Inquiry, _request
 
 
 class GuardedLane:
-    """The express lane of a connection whose client may lose its rights: then it forgets what it learned."""
+    """The express lane of a connection whose client may lose its rights: after a change it forgets all
+    shapes.
+    """
 
     def __init__(self, lane: ExpressLane, authorizer: Authorizer) -> None:
         self._lane = lane
@@ -168,7 +173,7 @@ class GuardedLane:
         self._changes = authorizer.changes
 
     def take(self, frame: memoryview, sequence: int) -> bool:
-        """Stage a frame's request if its like was allowed under the rules of now."""
+        """Stage a frame's request if its shape was allowed under the current rules."""
         if self._changes != self._authorizer.changes:
             self._changes = self._authorizer.changes
             self._lane.forget()

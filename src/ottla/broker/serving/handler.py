@@ -204,7 +204,7 @@ class Handler:
         return self.refuse(request, error, inquiry.call.version)
 
     def served(self, *, zookeeper: bool) -> VersionRange:
-        """Return the versions that work: offsets of version 0 are kept in ZooKeeper or not at all."""
+        """Return the versions that work: version 0 of the offset APIs needs ZooKeeper."""
         oldest = (
             self.versions.oldest if zookeeper else max(self.versions.oldest, self.oldest_without_zookeeper)
         )

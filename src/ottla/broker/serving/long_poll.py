@@ -62,7 +62,7 @@ class FetchAttempt:
         self.response = FetchResponse()
         self.size = 0
         self.has_error = False
-        self.partitions: list[Partition] = []  # those to wait for
+        self.partitions: list[Partition] = []  # partitions to wait for
         self._misdirected: list[Partition] = []
         self._work: list[ReadWork] = []
         self._inquiry = inquiry
@@ -70,7 +70,7 @@ class FetchAttempt:
         self.is_committed = request.isolation_level == READ_COMMITTED
         self._rack = request.rack_id
         room = inquiry.broker.memory.answer_room()
-        # While memory is short, a large first batch waits for its turn as if it were not there yet.
+        # While memory is short, a large first batch waits its turn, as if it were not written yet.
         self._is_short = room <= SMALL_BYTES
         self._room = min(request.max_bytes, inquiry.broker.store.config.fetch_bytes_max, room)
         user, client_id = inquiry.link.principal.name, inquiry.call.client_id or ""
@@ -162,7 +162,7 @@ class FetchAttempt:
         self._count(len(data))
 
     def _reader(self, partition: Partition) -> int:
-        """This broker, or the leader whose data this broker reads as another replica."""
+        """Return this broker, or the leader whose data this broker reads as another replica."""
         broker = self._inquiry.broker
         is_replica = self._version >= RACKS_SINCE and broker.broker_id in partition.replicas
         is_read = is_replica and broker.store.config.selects_by_rack
@@ -171,7 +171,7 @@ class FetchAttempt:
     def _is_elsewhere(
         self, partition: Partition, log: PartitionLog, wanted: FetchPartition, answer: FetchPartitionResponse
     ) -> bool:
-        """Whether a leader's answer names the replica of the reader's rack (KIP-392), and has no records."""
+        """Whether the leader's answer names the replica in the reader's rack (KIP-392) instead of records."""
         broker = self._inquiry.broker
         replica = broker.leaders.replica_in(self._rack, partition)
         is_in_log = log.start_offset <= wanted.fetch_offset <= log.high_watermark
@@ -224,7 +224,7 @@ class FetchAttempt:
         return None
 
     def _worked(self) -> FetchResponse:
-        """Do what is left to a thread, and return the answer."""
+        """Do the work that is left to a thread, and return the answer."""
         for answer, run in self._work:
             try:
                 answer.records = run()
@@ -261,7 +261,7 @@ def finished_in_steps(inquiry: Inquiry, request: FetchRequest) -> Generator[None
 
 
 def is_long(request: FetchRequest) -> bool:
-    """Whether a request names so many partitions that it is read in slices."""
+    """Whether a request names more partitions than are read in one turn, so that it is read in slices."""
     topics = request.topics
     count = (
         len(topics[0].partitions) if len(topics) == 1 else sum([len(item.partitions) or 1 for item in topics])
@@ -367,7 +367,7 @@ class WaitingFetch:
             self._finish()
 
     def _look_again(self) -> None:
-        """Answer if there is enough; what was written before an open transaction ended is not counted."""
+        """Answer if there is enough. Bytes that were written while a transaction was open are not counted."""
         read = attempt(self._inquiry, self._request)
         if read.is_enough(self._request):
             self._reply(read)

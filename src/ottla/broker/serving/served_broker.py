@@ -1,4 +1,4 @@
-"""What handlers may use of the broker that got a request: its parts, and no way around them."""
+"""The parts of a broker that handlers may use."""
 
 from __future__ import annotations
 

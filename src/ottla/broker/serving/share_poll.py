@@ -61,7 +61,7 @@ class SharePoll:
         self._has_error = False
         self._is_over = request.max_wait_ms <= 0
         self._is_looking = False
-        self._is_due = False  # something has changed since this look began
+        self._is_due = False  # something has changed since this pass began
         self._timer: TimerHandle | None = None
         if not self._is_over:
             self._timer = inquiry.broker.runtime.loop.call_later(request.max_wait_ms / 1000, self._time_over)
@@ -107,7 +107,10 @@ class SharePoll:
     # --- one partition
 
     def _look_at(self, partition: TopicIdPartition) -> bool:
-        """Acquire records of a partition. Returns False if a thread has to read first; then this goes on."""
+        """Acquire records of a partition.
+
+        Returns False if a thread has to read first; it then continues the pass.
+        """
         broker = self._inquiry.broker
         stored_partition = broker.store.partition(broker.store.topic_name(partition[0]), partition[1])
         if stored_partition.leader != broker.broker_id:

@@ -24,7 +24,7 @@ _EXEMPT = {17, 18, 36}
 
 
 class ThrottledConnection(Protocol):
-    """What is muted: `flush` serves what has come meanwhile."""
+    """The connection to mute: `flush` serves what has arrived meanwhile."""
 
     principal: Principal
 
@@ -59,11 +59,14 @@ class Throttle:
         self.is_muted = False
 
     def begin(self) -> None:
-        """A call is handled from now on."""
+        """Note that a call is handled from now on."""
         self._began = perf_counter()
 
     def settled(self, call: ReceivedRequest, response: Response) -> Response:
-        """Count an answer, and return the one that leaves; the connection is muted if it was too much."""
+        """Count an answer, and return the answer to send.
+
+        If the client used too much, the connection is muted.
+        """
         limits = self._quotas.limits
         if not limits.has_clients or call.api.key in _EXEMPT:
             return response
@@ -89,12 +92,12 @@ class Throttle:
         return response
 
     def pause(self, call: ReceivedRequest) -> None:
-        """A handler has returned, and its call waits: count the time that it took."""
+        """Count the time of a call whose handler has returned without an answer."""
         if self._quotas.limits.is_set(REQUEST):
             self._used(REQUEST, call, self._spent_percent(), self._loop.time() * 1000)
 
     def mute(self, wait_ms: int, then: Callable[[], None]) -> None:
-        """Read nothing for some time, then go on."""
+        """Read nothing for `wait_ms`, then continue."""
         end = self._loop.time() + wait_ms / 1000
         if self._timer is not None:
             end = max(end, self._timer.when())
@@ -130,7 +133,9 @@ class Throttle:
         return spent * PERCENT
 
     def _emptied(self, request: FetchRequest, response: FetchResponse) -> FetchResponse:
-        """The answer without records. A session that has just begun is not: the client asks for all again."""
+        """Return the answer without records, and without a new session: the client asks for
+        everything again.
+        """
         session_id = response.session_id
         if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
             self._sessions.drop(session_id)

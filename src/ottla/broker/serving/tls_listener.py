@@ -33,14 +33,16 @@ HANDSHAKE_S = 30.0
 HANDSHAKES_MAX = 1_000
 FAREWELL_S = 1.0
 FAREWELL_BYTES = 64 * 1024
-"""A refused peer must take the alert: what it sends is read and dropped for so long, or the system would
-reset the connection and with it the alert."""
+"""A refused peer gets time to read the alert: its bytes are dropped for FAREWELL_S, up to this size.
+
+Otherwise the system would reset the connection, and the peer would lose the alert.
+"""
 
 MakeProtocol = Callable[[], asyncio.BufferedProtocol]
 
 
 class Handshake:
-    """One peer that has not shaken hands. Its socket belongs to the loop, or to the thread during a step."""
+    """A peer whose handshake is not done. Its socket belongs to the loop, or to the thread during a step."""
 
     __slots__ = ("_context", "_plain", "_tls", "descriptor", "host", "is_over", "make_protocol", "timer")
 
@@ -57,7 +59,10 @@ class Handshake:
         self.is_over = False
 
     def step(self) -> tuple[OSError | None, float]:
-        """Go on as far as the peer's bytes allow. Returns what hinders it (None: done), and the time."""
+        """Continue as far as the peer's bytes allow.
+
+        Returns the error that stops it (None: done), and the time it took.
+        """
         began_s = time.thread_time()
         error: OSError | None = None
         try:
@@ -115,7 +120,7 @@ class Handshakes:
             handshake.connection.close()
 
     def drop_of(self, make_protocol: MakeProtocol) -> None:
-        """Drop those of a listener, which is closed."""
+        """Drop the handshakes of a listener that is closed."""
         for handshake in [each for each in self._open if each.make_protocol is make_protocol]:
             self._forget(handshake)
 
@@ -189,7 +194,7 @@ class Handshakes:
     # --- the end
 
     def _refuse(self, handshake: Handshake, error: OSError) -> None:
-        """OpenSSL has sent an alert with the reason: leave a peer that is there the time to read it."""
+        """Give the peer time to read the alert that OpenSSL has sent."""
         log.info("no TLS with %s: %s", handshake.host, error)
         self._remove(handshake)
         if isinstance(error, ssl.SSLEOFError | ConnectionError):  # it has left
@@ -281,7 +286,7 @@ class TlsListener:
             self._loop.add_reader(listening.fileno(), self._accept, listening)
 
     def close(self) -> None:
-        """Accept no more, and drop who has not shaken hands."""
+        """Accept no more, and drop peers whose handshake is not done."""
         self._is_closed = True
         self._handshakes.drop_of(self._make_protocol)
         for listening in self.sockets:
@@ -289,7 +294,7 @@ class TlsListener:
             listening.close()
 
     def _accept(self, listening: socket.socket) -> None:
-        """Accept one connection: before the next one, those who are served have their turn."""
+        """Accept one connection. Connections that are served get their turn before the next one."""
         try:
             plain, peer = listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):

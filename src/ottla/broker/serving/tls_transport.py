@@ -21,7 +21,7 @@ CLOSE_S = 0.5
 
 
 class TlsTransport(asyncio.Transport):
-    """Belongs to the loop. `tls` is connected, does not block, and has shaken hands."""
+    """Belongs to the loop. `tls` is connected, does not block, and its handshake is done."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class TlsTransport(asyncio.Transport):
             self._loop.call_soon(self._read)  # what is decrypted already wakes nobody
 
     def _read(self) -> None:
-        """Fill the protocol's buffer once: others have their turn before the next one."""
+        """Fill the protocol's buffer once; other connections get their turn before the next time."""
         if not self._is_reading:
             return
         room = cast(memoryview, self._protocol.get_buffer(-1))
@@ -199,6 +199,6 @@ class TlsTransport(asyncio.Transport):
             self._unsent_bytes = 0
         if error is None and not is_cut:
             with suppress(OSError, ValueError):
-                self._tls.unwrap()  # says goodbye, and does not wait for the answer
+                self._tls.unwrap()  # sends the closing alert, and does not wait for the answer
         self._tls.close()
         self._loop.call_soon(self._protocol.connection_lost, error)

@@ -52,7 +52,7 @@ class Traffic:
         self._all_gone = asyncio.Event()
 
     def admit(self, connection: AdmittedConnection) -> None:
-        """Let a new connection in, or cut it if a limit is reached, as Kafka does."""
+        """Accept a new connection, or cut it if a limit is reached, as Kafka does."""
         config = self._store.config
         of_host = self._hosts[connection.peer_host]
         if len(self.connections) >= config.connections_max or of_host >= config.connections_per_ip_max:
@@ -68,7 +68,7 @@ class Traffic:
             connection.throttle.mute(wait_ms, connection.close)
 
     def forget(self, connection: AdmittedConnection) -> None:
-        """A connection is gone, perhaps one that was never let in."""
+        """Forget a connection that is gone, even one that was never accepted."""
         if connection not in self.connections:
             return
         del self.connections[connection]
@@ -104,7 +104,7 @@ class Traffic:
 
     def _relieve(self) -> None:
         if self.is_flooded:
-            self.hold(0)  # another broker of the process may have freed what was too much
+            self.hold(0)  # another broker of the process may have freed enough meanwhile
         if self.is_flooded:
             self._memory.free_requests()
             asyncio.get_running_loop().call_later(STALLED_S, self._relieve)

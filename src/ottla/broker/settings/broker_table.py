@@ -372,7 +372,7 @@ BROKER_SETTINGS = table(
 
 
 def sharing(row: Setting) -> tuple[str, ...]:
-    """Return the names of all rows with the same target, the strongest first."""
+    """Return the names of all rows with the same target, the one with the highest precedence first."""
     if not row.target:
         return (row.name,)
     return tuple(other.name for other in BROKER_SETTINGS.values() if other.target == row.target)

@@ -105,7 +105,9 @@ def replaced(entries: Entries) -> dict[str, str]:
 
 
 def check_dynamic(config: BrokerConfig, dynamic: DynamicOverrides, names: Iterable[str]) -> None:
-    """Raise ConfigRefused if a running broker cannot take the names, or the values that come of them."""
+    """Raise ConfigRefused if a running broker cannot change these names, or cannot use the
+    resulting values.
+    """
     for name in names:
         row = BROKER_SETTINGS.get(name) or IDLE_SETTINGS.get(name)
         if row is None and not is_ignored(name):

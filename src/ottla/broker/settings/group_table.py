@@ -24,7 +24,9 @@ def _int(name: str, default: int, doc: str, least: int, most: int, unit: str = "
 
 
 def _times(kind: str, interval: str) -> tuple[Setting, ...]:
-    """The three times that members of every new kind of group have; `interval` tells what the last does."""
+    """Return the three times that members of every new kind of group have; `interval` describes
+    the last one.
+    """
     return (
         _int(f"{kind}.session.timeout.ms", 45_000, "A member is gone after this.", 45_000, 60_000, "ms"),
         _int(f"{kind}.heartbeat.interval.ms", 5_000, "How often members report.", 5_000, 15_000, "ms"),
@@ -43,7 +45,7 @@ GROUP_SETTINGS = table(
             "Where a share group begins that has read nothing: earliest, latest, or a time.",
             pattern=r"earliest|latest|by_duration:P[0-9A-Z.]+",
         ),
-        _int("share.delivery.count.limit", 5, "A record is given up after so many deliveries.", 2, 10),
+        _int("share.delivery.count.limit", 5, "A record is given up after this many deliveries.", 2, 10),
         Setting(
             "share.isolation.level",
             TEXT,

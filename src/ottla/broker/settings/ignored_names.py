@@ -137,6 +137,6 @@ def is_secret(name: str) -> bool:
 
 
 def check_refused(name: str, text: str) -> None:
-    """Raise ConfigError for a property whose meaning would be missed."""
+    """Raise ConfigError for a property that must not be ignored."""
     if name in REFUSED and text.strip().lower() not in ("", "false"):
         raise ConfigError(f"{name}={text.strip()}: {REFUSED[name]}")

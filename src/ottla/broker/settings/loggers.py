@@ -1,4 +1,4 @@
-"""The config resource BROKER_LOGGER: how much each logger of the broker tells.
+"""The config resource BROKER_LOGGER: the level of each logger of the broker.
 
 Loggers are those of Python's `logging` below `ottla`, levels have Kafka's names. A change is not kept
 through a restart, as in Kafka.
@@ -36,7 +36,7 @@ def _level(name: str) -> str:
 
 
 def check_levels(levels: Mapping[str, str], known: Mapping[str, str]) -> None:
-    """Raise ConfigRefused for a logger that is not known, or a level that there is not."""
+    """Raise ConfigRefused for an unknown logger or level."""
     for name, level in levels.items():
         if name not in known:
             raise ConfigRefused(Code.INVALID_CONFIG, f"logger {name} does not exist")

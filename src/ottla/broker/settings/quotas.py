@@ -33,7 +33,7 @@ _CLIENT_LIMITS = {
     "request_percentage": None,
     "controller_mutation_rate": None,
 }
-"""The largest whole number of each; None takes fractions."""
+"""The largest whole number of each quota; None: fractions are allowed."""
 _ADDRESS_LIMITS = {"connection_creation_rate": INT_MAX}
 _HOST = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z.:-]*[0-9A-Za-z])?|[0-9A-Fa-f:]+")
 

@@ -29,7 +29,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class OAuthSettings:
-    """Which tokens are accepted."""
+    """The rules for tokens."""
 
     jwks_url: str | None
     jwks_refresh_ms: int
@@ -53,7 +53,7 @@ class SaslSettings:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerSettings:
-    """Who decides what clients may do."""
+    """The settings of the authorizer."""
 
     is_on: bool = False
     super_users: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ class AuthorizerSettings:
 
 
 class ListenerValues:
-    """The settings as one listener has them: its own over those of all."""
+    """The settings of one listener: its own before those of all listeners."""
 
     def __init__(self, properties: Mapping[str, str], listener: str) -> None:
         self._properties = properties
@@ -167,7 +167,7 @@ def _plain_users(values: ListenerValues) -> dict[str, str]:
 
 
 def authorizer_settings(properties: Mapping[str, str]) -> AuthorizerSettings:
-    """Return who decides. Raises ConfigError."""
+    """Return the settings of the authorizer. Raises ConfigError."""
     users = [part.strip() for part in properties.get("super.users", "").split(";")]
     for user in filter(None, users):
         kind, _, name = user.partition(":")

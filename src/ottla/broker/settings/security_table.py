@@ -21,7 +21,7 @@ AUTHORIZERS = (
     "kafka.security.authorizer.AclAuthorizer",
     "kafka.security.auth.SimpleAclAuthorizer",
 )
-"""Kafka's own, of all times: what they decide is the same."""
+"""Kafka's authorizers, of all versions: their decisions are the same."""
 LISTENER_PREFIX = "listener.name."
 
 

@@ -33,7 +33,7 @@ SHARE_ROWS = (
     _row(
         "group.share.session.timeout.ms",
         "session_timeout_ms",
-        "A member of a share group is gone after so long without a heartbeat.",
+        "A member of a share group is removed after this time without a heartbeat.",
         1,
         unit="ms",
     ),
@@ -58,7 +58,7 @@ SHARE_ROWS = (
     _row(
         "group.share.delivery.count.limit",
         "delivery_count_limit",
-        "A record of a share group is given up after so many deliveries.",
+        "A record of a share group is given up after this many deliveries.",
         2,
         10,
     ),

@@ -100,7 +100,7 @@ class OwnTopic(NamedTuple):
     """
 
     partition_count: int
-    setting: str  # that says the number
+    setting: str  # the name of the setting for the number
     overrides: Mapping[str, str]
 
 

@@ -1,4 +1,4 @@
-"""Topics of partition directories that the catalog does not name: from Apache Kafka, or put there by hand.
+"""Adopts partition directories that the catalog does not name: from Apache Kafka, or put there by hand.
 
 Their settings are not known. So retention is off in the settings that they get: nothing of them is deleted
 until an administrator sets it. Only the settings of the offsets topic are known.

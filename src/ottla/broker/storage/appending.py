@@ -100,7 +100,7 @@ class Appender:
                 checked_set = _accepted(checked_set, version, settings, at_once=True)
         batches = checked_set.batches
         if not batches:
-            self._turn.stage(partition)  # nothing to write, but the answer leaves with the turn
+            self._turn.stage(partition)  # nothing to write, but the answer is sent at the end of the turn
             return AppendedRecords(partition, -1, -1, log.start_offset)
         header = batches[0]
         if header.producer_id < 0 and not header.attributes & TRANSACTIONAL:

@@ -143,11 +143,11 @@ class Catalog:
         self.broker_overrides[broker_id] = dict(overrides)
 
     def entity(self, kind: str, name: str) -> Mapping[str, Any]:
-        """Return what is known of something that has a name, such as the settings of a group."""
+        """Return the stored values of a named entity, such as the settings of a group."""
         return self.entities.get(kind, {}).get(name, {})
 
     def set_entities(self, kind: str, changes: Mapping[str, Mapping[str, Any]]) -> None:
-        """Replace what is known of things of a kind, all at once; nothing known forgets a thing."""
+        """Replace the values of entities of a kind, all at once; empty values delete an entity."""
         stored = [{"kind": kind, "name": name, "known": dict(known)} for name, known in changes.items()]
         self._change(stored)
         for change in stored:
@@ -179,7 +179,9 @@ class Catalog:
             self._journal.append(changes)
 
     def renew(self) -> None:
-        """Write both files anew, without the traces of what was lost: the next opening does not tell it."""
+        """Write both files again, without the traces of lost changes: the next opening does not
+        report them.
+        """
         with self._as_storage_error():
             self._store_all()
 
@@ -215,7 +217,7 @@ class Catalog:
         self._journal.begin(self._generation)
 
     def _replay(self, change: Change) -> None:
-        """Make a change that was stored."""
+        """Apply a change that was stored."""
         if "producer_ids_end" in change:
             self.producer_ids_end = int(change["producer_ids_end"])
         elif "cluster_id" in change:

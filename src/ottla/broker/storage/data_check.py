@@ -26,7 +26,7 @@ from ottla.model.errors import StorageError
 
 @dataclass(slots=True)
 class DataCheck:
-    """What was found. `partitions` and `size` are how much was looked at."""
+    """The findings. `partitions` and `size`: how much was checked."""
 
     findings: list[Finding] = field(default_factory=list)
     partitions: int = 0
@@ -207,7 +207,7 @@ def _missing(
     seen: set[TopicPartition],
     lines: dict[str, dict[TopicPartition, int]],
 ) -> Iterator[Finding]:
-    """Partitions that had records, and have no directory."""
+    """Yield a finding for each partition that had records and has no directory."""
     for topic in catalog.topics.values() if catalog else ():
         for key in ((topic.name, index) for index in range(topic.partition_count)):
             end = max(of_file.get(key, 0) for of_file in lines.values())

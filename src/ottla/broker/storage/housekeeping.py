@@ -1,4 +1,4 @@
-"""Jobs that run at intervals: retention, compaction, checkpoints, expiry of what nobody uses.
+"""Jobs that run at intervals: retention, compaction, checkpoints, expiry of unused state.
 
 Each job has its own interval and never overlaps itself. Jobs run on the loop. What blocks (fsync, compaction)
 goes to the executor as a ticket, with file descriptors of its own.
@@ -29,7 +29,7 @@ INTERVAL_MS_MIN = 100  # Kafka allows 0, which would leave no time for clients
 
 
 class CoordinatorUpkeep(NamedTuple):
-    """What the coordinators of all brokers do at intervals."""
+    """What coordinators of all brokers do at intervals."""
 
     expire_groups: Callable[[], None]
     abort_timed_out: Callable[[], None]
@@ -79,7 +79,7 @@ class Housekeeping:
                 return
             try:
                 await job()
-            except Exception:  # an error of ours too: a job that ended for good would be missed by nobody
+            except Exception:  # also for an error of ours: nobody would notice a job that has ended
                 log.exception("housekeeping failed; it is tried again in %d ms", interval_ms)
 
     def _partitions(self) -> list[Partition]:
@@ -128,7 +128,7 @@ class Housekeeping:
         return dirty_ratio(partition.log, *self._cleaning_state(partition))
 
     def _cleaning_state(self, partition: Partition) -> tuple[int, int, int]:
-        """From where a log is dirty, the time, and up to where transactions are decided."""
+        """Return where the dirty part of a log begins, the time, and up to where transactions are decided."""
         return self._first_dirty(partition), self._runtime.now_ms(), partition.last_stable_offset
 
     def _first_dirty(self, partition: Partition) -> int:

@@ -41,7 +41,7 @@ class Leaders:
 
     @property
     def controller_id(self) -> int:
-        """The broker that clients take for the controller: every one can do its work, so the first."""
+        """The broker that clients take for the controller: any broker could be it, so it is the first."""
         return min(self.brokers, default=NO_LEADER)
 
     def alive(self, replicas: Replicas) -> list[int]:
@@ -49,7 +49,7 @@ class Leaders:
         return [broker_id for broker_id in replicas if broker_id in self.brokers]
 
     def join(self, brokers: Mapping[int, Address]) -> None:
-        """Brokers have come up. Name all at once, or the first one would lead everything."""
+        """Note that brokers are up. Name them all at once, or the first one would lead everything."""
         self.brokers |= brokers
         self._brokers_changed()
 
@@ -78,7 +78,7 @@ class Leaders:
         return next(near, partition.leader)
 
     def leave(self, broker_id: int) -> None:
-        """A broker has gone: what it led gets another leader, or none."""
+        """Note that a broker is gone: its partitions get another leader, or none."""
         if self.brokers.pop(broker_id, None) is not None:
             self._brokers_changed()
 
@@ -117,7 +117,7 @@ class Leaders:
             partition.wake(0)
 
     def _store_epochs(self, names: set[str]) -> None:
-        """Store new epochs. A full disk must not keep a leader from going, or the broker from stopping."""
+        """Store new epochs. A full disk must not prevent a change of leaders, or the broker from stopping."""
         try:
             if names:
                 self._store.catalog.put([self._with_epochs(name) for name in names])

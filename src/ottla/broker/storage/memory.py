@@ -21,9 +21,9 @@ from typing import Protocol
 log = logging.getLogger(__name__)
 
 SMALL_BYTES = 64 << 10
-"""What a client may hold or get at any limit."""
+"""What a client may hold or get even when a limit is reached."""
 STALLED_S = 1.0
-"""A peer that has taken nothing of its answers for so long may be cut when memory is short."""
+"""A peer that has taken none of its answers for this many seconds may be cut when memory is short."""
 LOOK_S = 0.1
 """How often the connections are looked through, at most."""
 
@@ -58,7 +58,7 @@ class Holder(Protocol):
 
     @property
     def partial_bytes(self) -> int:
-        """See above."""
+        """The bytes of a request that has not arrived whole."""
 
     def abort(self) -> None:
         """Cut the connection."""
@@ -109,7 +109,10 @@ class MemoryBudget:
     # --- answers
 
     def count_answers(self, change: int) -> None:
-        """Answers that wait have become more or less. While they are too many, stalled peers are cut."""
+        """Note that unsent answers have changed by `change` bytes.
+
+        While they are too many, stalled peers are cut.
+        """
         self.answers.used += change
         if self.answers.is_full and not self._is_watching:
             self._is_watching = True
@@ -128,7 +131,9 @@ class MemoryBudget:
         return max(answers.limit - answers.used, SMALL_BYTES)
 
     def _make_room(self) -> None:
-        """See what peers have taken meanwhile, and cut those that take nothing, the longest stalled first."""
+        """Count what peers have taken meanwhile, and cut those that take nothing, the longest
+        stalled first.
+        """
         now, answers = self._loop.time(), self.answers
         if now - self._looked_at < LOOK_S:
             return
@@ -150,7 +155,7 @@ class MemoryBudget:
     # --- requests
 
     def free_requests(self) -> None:
-        """Cut the largest requests that came in part: those that are whole do not free enough."""
+        """Cut the largest incomplete requests: the complete ones do not free enough."""
         requests = self.requests
         holders = sorted(self._holders(), key=lambda holder: holder.partial_bytes, reverse=True)
         for holder in holders:

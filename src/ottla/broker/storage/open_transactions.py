@@ -1,7 +1,7 @@
-"""Which transactions are open: what a partition asks the transactions' coordinator before the first record.
+"""What a partition asks the transaction coordinator before the first record of a transaction.
 
 A partition knows the transactions that have written in it. Only for the first batch of a transaction it must
-ask, or a batch that was under way too long would begin one that nobody ends (KIP-890).
+ask, or a batch that was delayed too long would begin a transaction that is never ended (KIP-890).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OpenTransactions(Protocol):
     """The coordinators of all brokers of the process. Owned by the loop."""
 
     def admit(self, claim: TransactionClaim, then: Callable[[Refusals], None]) -> None:
-        """Call `then` with the partitions that are refused, when those that are not are stored.
+        """Call `then` with the refused partitions, after the accepted ones are stored.
 
         Now or later, on the loop. The records are appended within `then`, so no marker can come between.
         """

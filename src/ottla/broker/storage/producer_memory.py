@@ -26,7 +26,7 @@ class ProducerMemory:
         self._states = states
 
     def count_one(self) -> None:
-        """A partition gets a producer that it did not know."""
+        """Count a producer that a partition did not know before."""
         self._share.used += PRODUCER_BYTES
         if self._share.is_full:
             self.count_all()
@@ -34,7 +34,7 @@ class ProducerMemory:
                 self._forget_oldest()
 
     def count_all(self) -> None:
-        """Count anew: many have expired since."""
+        """Count all again, because many have expired."""
         self._share.used = PRODUCER_BYTES * sum(map(len, self._states()))
 
     def _forget_oldest(self) -> None:

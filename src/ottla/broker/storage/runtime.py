@@ -37,8 +37,8 @@ CATCHING_UP = 0.1
 class SteadyClock:
     """Milliseconds since 1970 that do not jump: what deadlines are counted by.
 
-    Whoever sets the wall clock neither ends sessions and locks nor makes them last. The difference is made up
-    for slowly: deadlines move by a tenth of what is left.
+    A change of the wall clock neither ends sessions and locks nor prolongs them. The difference is made up
+    slowly: deadlines move by a tenth of what is left.
     """
 
     def __init__(self, wall_ms: Callable[[], int], seconds: Callable[[], float]) -> None:
@@ -111,7 +111,7 @@ class SlicedWork:
 
 
 class Runtime:
-    """Made inside a running event loop. `now_ms` is the only wall clock of the broker: times of records.
+    """Made inside a running event loop. `now_ms` is the broker's only wall clock, for the times of records.
 
     `steady_ms` is for deadlines: of sessions, locks and transactions.
     """
@@ -130,7 +130,7 @@ class Runtime:
         self.is_closed = False
 
     async def close(self) -> None:
-        """End what is under way, write and flush what is staged, then end the threads."""
+        """Finish what is under way, write and flush what is staged, then end the threads."""
         await self.slices.idle()
         await self.turn.drain()
         self.is_closed = True

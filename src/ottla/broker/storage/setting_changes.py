@@ -22,7 +22,7 @@ from ottla.model.errors import KafkaError, StorageError
 
 ALL_BROKERS = ""
 ENTITIES_MAX = 10_000
-"""Groups with settings of their own, quotas, and so on: each stays until somebody removes it."""
+"""Groups with settings of their own, quotas, and so on: each stays until it is removed."""
 
 
 class SettingChanges:
@@ -70,7 +70,7 @@ class SettingChanges:
         return outcome
 
     def set_entities(self, kind: str, changes: Mapping[str, Mapping[str, Any]]) -> None:
-        """Replace what is known of groups, quotas and the like, kept through restarts. Raises KafkaError."""
+        """Replace the stored values of groups, quotas and similar entities. Raises KafkaError."""
         catalog = self._store.catalog
         new = [name for name, fields in changes.items() if fields and not catalog.entity(kind, name)]
         if len(catalog.entities.get(kind, ())) + len(new) > ENTITIES_MAX:

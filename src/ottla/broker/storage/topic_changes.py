@@ -184,7 +184,7 @@ class TopicChanges:
         return failed
 
     def _taken(self, topics: Sequence[Topic]) -> Failed:
-        """Errors for drafts whose names others have by now, or that collide with a draft before them."""
+        """Return errors for drafts whose names are taken by now, or that collide with an earlier draft."""
         failed: Failed = {}
         first: dict[str, str] = {}
         for topic in topics:
@@ -230,8 +230,9 @@ class TopicChanges:
         return {}
 
     def _shrink(self, name: str, count: int) -> Generator[None, None, None]:
-        """Remove what was made of a topic's partitions from `count` on."""
-        topic = self._store.topic(name)  # as it is now: leaders may have changed since it began to grow
+        """Remove the partitions of a topic from `count` on, after it could not grow."""
+        # The topic as it is now: leaders may have changed since it began to grow.
+        topic = self._store.topic(name)
         smaller = replace(topic, replicas=topic.replicas[:count], leader_epochs=topic.leader_epochs[:count])
         try:
             self._remove_files((yield from self._store.delete_directories(topic, count)))
@@ -331,7 +332,7 @@ class TopicChanges:
         return draft
 
     def auto_draft(self, name: str) -> Topic:
-        """Return the draft of a topic that does not exist, as a client gets it that only names it.
+        """Return the draft of a missing topic that a client has only named.
 
         The broker's own topics are created in any case, others with auto.create.topics.enable. Raises
         KafkaError.

@@ -44,7 +44,7 @@ T = TypeVar("T")
 SLICE_PARTITIONS = 64
 """Partitions that are made or deleted at a step: some milliseconds. Each deletion waits for the disk."""
 FLUSHED_PARTITIONS = 1024
-"""New partitions with one wait for the disk, which takes the longer the more they are."""
+"""How many new partitions share one wait for the disk, which takes longer the more there are."""
 
 
 def exhausted(work: Generator[None, None, T]) -> T:
@@ -137,14 +137,16 @@ class TopicStore:
         )
 
     def _log_losses(self) -> None:
-        """Log what the opening found lost, cut or damaged: once, since the checkpoints are then as the logs.
+        """Log what was lost, cut or damaged when the logs were opened: once, since the checkpoints then agree
+        with the logs.
 
         `losses` are the partitions in question, for /metrics.
         """
         for note in (*self.catalog.losses, *self.directory.notes):
             log.warning("%s", note)
         if self.catalog.losses:
-            with suppress(StorageError):  # a full disk keeps no broker from starting: it is told again then
+            # A full disk must not prevent a start: it is logged again at the next one.
+            with suppress(StorageError):
                 self.catalog.renew()
         for partition in self.all_partitions():
             if partition.log is not None:
@@ -222,7 +224,8 @@ class TopicStore:
         partition.leader_epoch = topic.leader_epochs[index]
         if stored is not None:
             stored.check_epochs(partition.leader_epoch)
-            # The catalog may be behind the log: a full disk did not take the last epoch, or its line is lost.
+            # The catalog may be behind the log: a full disk did not store the last epoch, or its line is
+            # lost.
             partition.leader_epoch = max(partition.leader_epoch, stored.epochs.latest)
             stored.configure(settings.log)  # an adopted log had no settings of its own until now
             stored.topic_id = topic.topic_id
@@ -308,7 +311,7 @@ class TopicStore:
     def apply_settings(self, topic: Topic) -> None:
         """Use the settings of a topic's catalog entry from now on."""
         settings = self.topic_config(topic)
-        for partition in self.partitions.get(topic.name, ()):  # a half deleted topic has none
+        for partition in self.partitions.get(topic.name, ()):  # a half-deleted topic has no partitions
             partition.settings = settings
             if partition.log is not None:
                 partition.log.configure(settings.log)

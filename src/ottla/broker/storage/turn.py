@@ -101,7 +101,7 @@ class WriteTurn:
         for callback in waiting:
             try:
                 callback(failures)
-            except Exception:  # an error of ours, which must not keep the others from their answers
+            except Exception:  # an error of ours, which must not prevent the answers to others
                 log.exception("a callback after a write failed")
 
     async def drain(self) -> None:
@@ -176,7 +176,7 @@ class GroupCommit:
                     partition.log.finish_flush(ticket)
                 if ticket.failure is not None:
                     failures[partition] = ticket.failure
-            # A ticket takes so many segments; a log with more of them needs another one.
+            # A ticket takes a limited number of segments; a log with more of them needs another ticket.
             ends = {
                 item: ends[item]
                 for item, ticket in tickets.items()

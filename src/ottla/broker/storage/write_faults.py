@@ -45,7 +45,9 @@ class WriteFaults:
         self._loop.call_later(self._quiet_s, self.log_rest)
 
     def log_rest(self) -> None:
-        """Log what was kept back; stay quiet for as long again if there was something."""
+        """Log the failures that were held back; if there were any, hold back the next ones for as
+        long again.
+        """
         self._is_quiet = False
         if not self._unlogged:
             return

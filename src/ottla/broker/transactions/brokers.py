@@ -1,4 +1,4 @@
-"""The coordinators and the partitions of all brokers of the process, as they need each other.
+"""Connects the coordinators and the partitions of all brokers of the process.
 
 In Kafka they ask over the network: a partition's leader sends AddPartitionsToTxn to the coordinator, and that
 sends WriteTxnMarkers to the leaders.

@@ -47,7 +47,7 @@ class TransactionService(CoordinatorService[TransactionDecision]):
         try:
             return self._store.producer_ids.take()
         except StorageError as error:
-            # Kafka's word for "later": a storage error would be the end of a Java producer.
+            # Kafka's error for "try again": a storage error would end a Java producer.
             raise KafkaError(Code.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
     def abort_timed_out(self) -> None:
@@ -96,7 +96,7 @@ class TransactionService(CoordinatorService[TransactionDecision]):
     # --- partitions of the transaction log
 
     def lead(self, partition: Partition) -> None:
-        """This broker leads a partition of the transaction log now: load its ids."""
+        """Load the ids of a partition of the transaction log that this broker leads now."""
         self.coordinator.begin_load(partition.index, partition.leader_epoch)
         self._loads.begin(partition)
 

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions, key 75: topics and their partitions, so many at a time.
+"""DescribeTopicPartitions, key 75: topics and their partitions, page by page.
 
 Version notes: flexible from the start. An empty list asks for all topics. A cursor says where the next answer
 goes on; an answer without one is the last.

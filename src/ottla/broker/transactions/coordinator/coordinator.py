@@ -67,7 +67,9 @@ class TransactionCoordinator:
     # --- partitions come and go -------------------------------------------------------------------------
 
     def begin_load(self, partition: int, epoch: int) -> None:
-        """This broker leads `partition` now. Until `finish_load`, clients of its ids have to wait."""
+        """Note that this broker leads `partition` now. Until `finish_load`, clients of its ids
+        have to wait.
+        """
         self._ledger.partitions.begin_load(partition)
         self._ledger.epochs[partition] = epoch
 
@@ -118,7 +120,10 @@ class TransactionCoordinator:
         return self._decision(step)
 
     def on_append_result(self, append_id: int, error: Code, now_ms: int) -> TransactionDecision:
-        """An append was written (error NONE) or not at all. Ids of unloaded partitions are ignored."""
+        """Process the result of an append: it was written (error NONE), or not at all.
+
+        Ids of unloaded partitions are ignored.
+        """
         step = TransactionStep(now_ms)
         in_flight = self._in_flight.pop(append_id, None)
         if in_flight is not None:
@@ -128,13 +133,13 @@ class TransactionCoordinator:
     def on_ended(
         self, end: EndInPartitions, errors: Mapping[TopicAndPartition, Code], now_ms: int
     ) -> TransactionDecision:
-        """Markers were written, except where `errors` has an error."""
+        """Note that markers were written, except where `errors` has an error."""
         step = TransactionStep(now_ms)
         self._ledger.ended(end, errors, step)
         return self._decision(step)
 
     def on_timer(self, timer: RetryTimer, now_ms: int) -> TransactionDecision:
-        """A timer of an earlier decision has fired. A late or repeated call does no harm."""
+        """Process a timer of an earlier decision. A late or repeated call does no harm."""
         step = TransactionStep(now_ms)
         self._ledger.retry(timer, step)
         return self._decision(step)
@@ -207,4 +212,4 @@ class TransactionCoordinator:
 
 
 def _ignore(_step: TransactionStep, _error: Code) -> None:
-    """Nobody waits for the result: what failed is tried again at the next check."""
+    """Ignore the result: what failed is tried again at the next check."""

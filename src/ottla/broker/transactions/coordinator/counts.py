@@ -1,4 +1,4 @@
-"""How many transactions a coordinator has decided since it started; metrics tell it."""
+"""How many transactions a coordinator has decided since it started, for the metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TransactionCounts:
     timed_out: int = 0
 
     def note(self, stored: Transaction | None) -> None:
-        """Take in a record that was stored."""
+        """Count a record that was stored."""
         state = None if stored is None else stored.state
         self.committed += state is TransactionState.PREPARE_COMMIT
         self.aborted += state is TransactionState.PREPARE_ABORT

@@ -81,7 +81,7 @@ class TransactionLedger:
         step.append(id_state.name, record, stored)
 
     def _go_on(self, id_state: TransactionalId, step: TransactionStep) -> None:
-        """Do what comes after an append: write markers, or decide the requests that had to wait."""
+        """Continue after an append: write markers, or decide the requests that had to wait."""
         if id_state.is_decided and not id_state.is_marking and self.ids.get(id_state.name) is id_state:
             self.begin_marking(id_state, step)
         elif not id_state.is_busy:
@@ -92,7 +92,7 @@ class TransactionLedger:
     def wait(
         self, id_state: TransactionalId, again: Again, refuse: Continuation, step: TransactionStep
     ) -> None:
-        """Decide a request anew when nothing is under way; refuse it if that may take long."""
+        """Decide a request again when nothing is under way; refuse it if that may take long."""
         if id_state.is_stalled:
             refuse(step, Code.CONCURRENT_TRANSACTIONS)
         else:
@@ -110,7 +110,7 @@ class TransactionLedger:
     def ended(
         self, end: EndInPartitions, errors: Mapping[TopicAndPartition, Code], step: TransactionStep
     ) -> None:
-        """Take in which markers were written. A report about another transaction does no harm."""
+        """Process which markers were written. A report about another transaction is ignored."""
         id_state = self.ids.get(end.transactional_id)
         if id_state is None or not id_state.is_marking or self._end_of(id_state, end.partitions) != end:
             return
@@ -161,7 +161,7 @@ class TransactionLedger:
         self.store(id_state, id_state.stored.completed(step.now_ms), step, completed)
 
     def _stall(self, id_state: TransactionalId, step: TransactionStep) -> None:
-        """Try again later, and let nobody wait for it."""
+        """Try again later, and answer the requests that wait."""
         id_state.is_stalled = True
         id_state.retry_at_ms = step.now_ms + RETRY_MS
         step.timers.append(RetryTimer(id_state.name, id_state.retry_at_ms))

@@ -1,4 +1,4 @@
-"""Who may do what: the answer of the coordinator to a request, by the transaction that it concerns.
+"""The rules for requests: which error a request gets, by the state of its transaction.
 
     AddPartitionsToTxn, EndTxn   the producer id is another          INVALID_PRODUCER_ID_MAPPING
                                  the epoch is another                PRODUCER_FENCED
@@ -31,7 +31,7 @@ BUMPING_END_SINCE = 5
 
 
 def producer_error(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> Code:
-    """Return why a producer may not go on with a transaction, or NONE."""
+    """Return why a producer may not continue a transaction, or NONE."""
     if transaction is None or transaction.producer_id != producer_id:
         return Code.INVALID_PRODUCER_ID_MAPPING
     return Code.NONE if transaction.producer_epoch == producer_epoch else Code.PRODUCER_FENCED
@@ -66,7 +66,7 @@ def _has_ended(transaction: Transaction, request: EndTxnRequest) -> bool:
 
 
 def start_error(transaction: Transaction, request: InitProducerIdRequest) -> Code:
-    """Return why a producer may not start, or NONE. One that expects nothing always may."""
+    """Return why a producer may not start, or NONE. A producer that expects no id and epoch always may."""
     if request.producer_id == NO_PRODUCER:
         return Code.NONE
     epoch = request.producer_epoch

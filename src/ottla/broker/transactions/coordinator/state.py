@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 
 class TransactionState(StrEnum):
-    """Where the transaction of an id is. The position in this list is the number in the record."""
+    """The states of a transactional id. The position in this list is the number in the record."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -33,7 +33,7 @@ class TransactionState(StrEnum):
 
 
 class TransactionEvent(StrEnum):
-    """What moves it."""
+    """The events that change the state."""
 
     PRODUCER_STARTED = "a producer starts"
     PARTITIONS_ADDED = "partitions are added"

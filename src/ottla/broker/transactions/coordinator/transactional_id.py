@@ -1,4 +1,6 @@
-"""One transactional id in memory: its transaction as it is stored, what is on the way, and who waits."""
+"""One transactional id in memory: its stored transaction, the values on the way into the log, and waiting
+requests.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ class TransactionalId:
         return self.planned or self.stored
 
     def run_parked(self, step: TransactionStep) -> None:
-        """Decide the parked requests anew. Each may be parked again."""
+        """Decide the parked requests again. Each may be parked again."""
         parked, self.parked = self.parked, []
         for again in parked:
             again(step)
