@@ -1,8 +1,8 @@
 """ClusterAccess: brokers and ZooKeeper for Admin's calls, connected when first used, and retries.
 
-It owns the metadata, the connections and the ZooKeeper session of one Admin, of either face: its methods are
-conversations (`client.conversation`), and a `Driver` has what differs between threads and event loops. A call
-that brokers may not have asks `has` first, and otherwise works through ZooKeeper.
+It owns the metadata, the connections and the ZooKeeper session of one Admin, blocking or asyncio: its methods
+are conversations (`client.conversation`), and a `Driver` has what differs between threads and event loops.
+For a call that old brokers lack, `has` is asked first, and ZooKeeper is used instead.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ClusterAccess:
                 metadata = self._driver.metadata(config)
                 try:
                     await metadata.refresh((), reason="administration begins", deadline=self.deadline())
-                    self._check_open()  # it may have been closed meanwhile
+                    self._check_open()  # the Admin may have been closed meanwhile
                 except BaseException:
                     await metadata.close()
                     raise
@@ -113,7 +113,7 @@ class ClusterAccess:
         return await (await self.peers()).coordinator(key, kind=kind)
 
     def forget_coordinator(self, key: str, *, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
-        """Look it up again next time."""
+        """Look the coordinator up again next time."""
         if self._peers is not None:
             self._peers.forget_coordinator(key, kind=kind)
 
@@ -159,7 +159,7 @@ class ClusterAccess:
         return session
 
     async def blocking(self, work: Callable[[], V]) -> V:
-        """The result of a function that waits for ZooKeeper; a loop serves others meanwhile."""
+        """Return the result of a function that waits for ZooKeeper; a loop serves others meanwhile."""
         return await self._driver.waits.blocking(work)
 
     async def _client(self) -> ClientConfig:
@@ -189,7 +189,7 @@ class ClusterAccess:
     async def version(self, api: Api) -> int | None:
         """Return the version of a call that brokers accept; None if they do not have it.
 
-        One broker is asked for all: during an upgrade of the cluster the call may still be refused.
+        Only one broker is asked: during an upgrade of the cluster another broker may still refuse the call.
         """
         theirs = await self._versions()
         return theirs.version_for(api) if api.key in theirs.ranges else None
@@ -223,7 +223,9 @@ class ClusterAccess:
         return only(await self.settle([purpose], attempt, is_repeatable=True))
 
     async def view_once(self, topics: Iterable[str] | None, purpose: str) -> ClusterView:
-        """Look up the cluster with these topics, or with None all. A topic that does not exist has error 3.
+        """Look up the cluster with these topics, or with all topics if None.
+
+        A topic that does not exist has error 3.
 
         Brokers before 0.11 create a topic that is requested by name, so all topics are requested, or
         ZooKeeper is asked.
@@ -275,7 +277,7 @@ class ClusterAccess:
             except OttlaError as error:
                 failure, results = error, dict.fromkeys(pending, error)
             outcomes.update({key: results[key] if key in results else _left_out(key) for key in pending})
-            self._check_open()  # else it was closed while the call was under way
+            self._check_open()  # otherwise the Admin was closed while the call was under way
             again = [key for key in pending if _is_temporary(outcomes[key], is_repeatable=is_repeatable)]
             if not again:
                 break
@@ -318,7 +320,7 @@ def _is_temporary(outcome: object, *, is_repeatable: bool) -> bool:
     if not isinstance(outcome, OttlaError) or action_about(outcome) is Action.FAIL:
         return False
     if isinstance(outcome, KafkaError):
-        # Nobody creates the topic while we wait: fail at once.
+        # The topic will not be created while we wait: fail at once.
         if outcome.code == Code.UNKNOWN_TOPIC_OR_PARTITION:
             return False
         return is_repeatable or outcome.code not in _OUTCOME_UNKNOWN

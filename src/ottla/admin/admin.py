@@ -1,4 +1,4 @@
-"""Admin: manages a cluster, by calls that block. `AdminCalls` has what they do, for both faces."""
+"""Admin: manages a cluster, with calls that block. `AdminCalls` implements them, for threads and asyncio."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 def _blocking(
     call: Callable[Concatenate[AdminCalls, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Admin, P], T]:
-    """The call with the same arguments and result, for a thread."""
+    """Return the call with the same arguments and result, for a thread."""
 
     @functools.wraps(call)
     def method(admin: Admin, /, *args: P.args, **keywords: P.kwargs) -> T:

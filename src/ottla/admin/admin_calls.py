@@ -1,4 +1,4 @@
-"""AdminCalls: what both faces of Admin do. `admin_errors` and docs/admin.md say what calls have in common."""
+"""AdminCalls: the calls of `ottla.Admin` and `ottla.aio.Admin`; their common rules are in `admin_errors`."""
 
 from __future__ import annotations
 
@@ -256,14 +256,14 @@ class AdminCalls(SecurityCalls):
     async def group_offsets(
         self, groups: str | Iterable[str], *, kind: GroupKind | None = None
     ) -> Offsets | dict[str, Offsets]:
-        """Return the committed offsets of groups, of share groups where they begin; empty without a group."""
+        """Return the committed offsets of groups; for share groups, where they begin. {} if none exist."""
         outcomes = await self._groups.offsets([groups] if isinstance(groups, str) else groups, kind)
         return only(outcomes) if isinstance(groups, str) else all_results(outcomes)
 
     async def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicAndPartition, int], *, kind: GroupKind | None = None
     ) -> None:
-        """Write the next offsets of a group without members; a share group begins anew there."""
+        """Write the next offsets of a group without members; a share group begins again there."""
         checked(offsets, TopicAndPartition)
         all_results(await self._groups.alter_offsets(group, offsets, kind))
 
@@ -307,7 +307,7 @@ class AdminCalls(SecurityCalls):
         return await self._groups.share_offsets(group)
 
     async def alter_share_group_offsets(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> None:
-        """Let a share group without members begin at these offsets; it is made if there is none."""
+        """Let a share group without members begin at these offsets; the group is created if there is none."""
         checked(offsets, TopicAndPartition)
         all_results(await self._groups.alter_share_offsets(group, offsets))
 
@@ -378,11 +378,11 @@ class AdminCalls(SecurityCalls):
     async def abort_transaction(
         self, topic_partition: TopicAndPartition, began: int | PartitionProducer
     ) -> None:
-        """Abort what hangs in a partition: the transaction that began at this offset, or of this producer."""
+        """Abort a hanging transaction in a partition: by its first offset, or by its producer."""
         await self._transactions.abort(topic_partition, began)
 
     async def terminate_transaction(self, transactional_id: str) -> None:
-        """Abort what is open of a transactional id, and fence its producer. A new id is made known."""
+        """Abort the open transaction of a transactional id, and fence its producer. Creates an unknown id."""
         await self._transactions.terminate(transactional_id)
 
     # --- the end

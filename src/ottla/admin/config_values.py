@@ -10,7 +10,10 @@ from ottla.model.errors import ConfigError
 
 
 class ConfigKind(IntEnum):
-    """Whose settings; the protocol's numbers. CLIENT (quotas by client id) exists in ZooKeeper only."""
+    """The kinds of resources that have settings, with the protocol's numbers.
+
+    CLIENT (quotas by client id) exists in ZooKeeper only.
+    """
 
     TOPIC = 2
     BROKER = 4
@@ -23,7 +26,9 @@ class ConfigKind(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """A topic, a broker by its id, or a client id. The broker "" stands for the defaults of all brokers.
+    """A resource that has settings: a topic, a broker by its id, or a client id.
+
+    The broker "" stands for the defaults of all brokers.
 
     >>> from ottla.admin import Admin, topic_resource
     >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:

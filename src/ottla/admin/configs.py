@@ -132,7 +132,7 @@ class ConfigCalls:
         resources: Iterable[ConfigResource],
         call: type[DescribeConfigsRequest | replacing.AlterConfigsRequest],
     ) -> tuple[list[ConfigResource], list[ConfigResource]]:
-        """Return the resources whose settings are in ZooKeeper, and those whose settings brokers have."""
+        """Return the resources whose settings are in ZooKeeper, and those whose settings are at brokers."""
         has_call = await self._access.has(call.API)
         listed = list(resources)
         in_zookeeper = [resource for resource in listed if not has_call or resource.kind is ConfigKind.CLIENT]

@@ -1,4 +1,4 @@
-"""Coordinators' descriptions of groups as values: groups whose members assign, and those of KIP-848."""
+"""Descriptions of groups from coordinators' answers: classic groups, and those of KIP-848."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ CLASSIC_TYPE, SHARE_TYPE = "classic", "share"
 
 
 def described_group(group: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
-    """Describe a group from a DescribeGroups response; its members are bytes that the members wrote."""
+    """Describe a group from a DescribeGroups response, where members' topics and assignments are encoded
+    bytes.
+    """
     return GroupDescription(
         group_id=group.group_id,
         kind=GroupKind.KAFKA,
@@ -55,7 +57,7 @@ def _member(member: DescribedGroupMember, protocol_type: str) -> GroupMember:
 def described_assigned_group(
     group: DescribedConsumerGroup | DescribedShareGroup, coordinator: BrokerNode
 ) -> GroupDescription:
-    """Describe a group whose coordinator assigns and knows all: of KIP-848, or a share group."""
+    """Describe a group whose coordinator assigns partitions: a consumer group (KIP-848) or a share group."""
     is_share = isinstance(group, DescribedShareGroup)
     return GroupDescription(
         group_id=group.group_id,

@@ -106,7 +106,7 @@ Offsets = Mapping[TopicAndPartition, CommittedOffset]
 
 
 class ShareOffset(NamedTuple):
-    """Where a share group begins in a partition, and how many records it has still to deal with.
+    """Where a share group begins in a partition, and how many records it has still to process.
 
     >>> from ottla.admin import ShareOffset
     >>> ShareOffset(start=3, leader_epoch=0, lag=2).lag

@@ -110,7 +110,7 @@ class GroupCalls:
     # --- the kind of a group
 
     async def kind_of(self, group: str) -> GroupKind:
-        """Return the kind of group that a name means if the caller does not say."""
+        """Return the kind of group that a name means if the caller does not give one."""
         zookeeper = await self.classic_group(group)
         if zookeeper is None:
             return GroupKind.KAFKA
@@ -180,7 +180,7 @@ class GroupCalls:
         )
 
     async def _describe_once(self, group: str) -> GroupDescription:
-        """Describe a group by the first of four ways that knows it."""
+        """Describe a group with the first of four calls that knows it."""
         coordinator = await self._access.coordinator_node(group)
         if await self._access.has(DescribeGroupsRequest.API):
             request = DescribeGroupsRequest(groups=[group])
@@ -217,7 +217,7 @@ class GroupCalls:
     ) -> bool:
         """Whether the group exists and is of the requested kind. Raises any other error.
 
-        A broker whose new protocols are off knows the call, and answers that it is not supported.
+        A broker that has the new protocols switched off has the call, and answers that it is not supported.
         """
         if response.error_code and response.error_code not in _NO_SUCH_GROUP:
             self._forget_if_moved(group, response.error_code)
@@ -288,7 +288,10 @@ class GroupCalls:
         return await self.share_starts(group) if is_share else offsets
 
     async def share_starts(self, group: str) -> Offsets:
-        """Return where a share group begins in its partitions: what is before is done. Raises KafkaError."""
+        """Return where a share group begins in its partitions: all records before are done.
+
+        Raises KafkaError.
+        """
         return {
             topic_partition: CommittedOffset(offset.start, leader_epoch=offset.leader_epoch)
             for topic_partition, offset in sorted((await self.share_offsets(group)).items())
@@ -296,7 +299,7 @@ class GroupCalls:
         }
 
     async def share_offsets(self, group: str) -> dict[TopicAndPartition, ShareOffset]:
-        """Return what the coordinator tells of a share group's partitions."""
+        """Return what the coordinator reports about a share group's partitions."""
         outcomes = await self._access.settle(
             [group], lambda some: each(some, self._share.fetch), is_repeatable=True
         )

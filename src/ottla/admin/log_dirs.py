@@ -24,7 +24,8 @@ class LogDir:
 async def log_dirs(
     access: ClusterAccess, partitions: Iterable[TopicAndPartition] | None = None
 ) -> list[LogDir]:
-    """The directories of all brokers that say so, with these partitions or all; others are left out.
+    """Return the directories of all brokers that answer, with these partitions or all; other brokers are left
+    out.
 
     Raises OttlaError if no broker answers.
     """
@@ -39,7 +40,7 @@ async def log_dirs(
         try:
             directories += await _of_broker(access, broker_id, topics)
         except OttlaError:
-            continue  # a broker before 1.0, or one that is down: others may say more
+            continue  # a broker before 1.0, or one that is down: other brokers may answer
     return directories
 
 

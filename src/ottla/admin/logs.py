@@ -39,8 +39,9 @@ _END_OF_LOG = -1  # as DeleteRecords writes it
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
-    """`offset` is None if no record has that time or a later one. The others are None if brokers do not
-    send them.
+    """`offset` is None if no record has that time or a later one.
+
+    The other fields are None if brokers do not send them.
 
         >>> from ottla import Admin, TopicAndPartition
         >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
@@ -54,7 +55,7 @@ class LogOffset:
 
 
 def present_ms() -> int:
-    """The time now."""
+    """Return the time now."""
     return int(time.time() * 1000)
 
 
@@ -254,7 +255,10 @@ def _leader(view: ClusterView, topic_partition: TopicAndPartition) -> int | Kafk
 
 
 def leader_error(code: int, topic_partition: TopicAndPartition) -> KafkaError | None:
-    """A leader that does not know its partition has not heard of it yet: the cluster's metadata has it."""
+    """Return the error for a code.
+
+    A leader that does not know its partition has not heard of it yet: it is retriable.
+    """
     if code == Code.UNKNOWN_TOPIC_OR_PARTITION:
         code = Code.NOT_LEADER_OR_FOLLOWER
     return KafkaError(code, str(topic_partition)) if code else None

@@ -1,8 +1,8 @@
-"""The times of records at given offsets: a small Fetch for each broker, which asks for no more than it must.
+"""The times of records at given offsets: a small Fetch for each broker.
 
-A batch has to come whole. Most are small: all partitions of a broker are asked together for at most
-PEEK_BYTES each. Those whose batch is larger are asked again, alone: then the broker sends one whole batch,
-however large.
+A batch has to arrive whole. Most are small: all partitions of a broker are requested together, with at most
+PEEK_BYTES each. Partitions with a larger batch are requested again, alone: then the broker sends one whole
+batch, however large.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ BY_NAME_UNTIL = 12
 WHOLE_BATCH_SINCE = 3
 PEEK_BYTES = 16 << 10
 LARGE_BYTES = 1 << 20
-"""For brokers before 0.10.1, which cut the first message if it does not fit."""
+"""The size to request from brokers before 0.10.1, which cut the first message if it does not fit."""
 PEEKS_AT_ONCE = 500
 STEPS_MAX = 20
-"""How many batches without records (markers of transactions, compacted ones) are passed over."""
+"""How many batches without records (transaction markers, compacted batches) are skipped."""
 
 Times = dict[tuple[TopicAndPartition, int], int | None]
 """By partition and offset."""
@@ -93,13 +93,13 @@ class RecordTimes:
             if not isinstance(beginning, OttlaError) and (beginning.offset or 0) > offsets[where]:
                 large[where] = beginning.offset or 0
             elif not isinstance(beginning, OttlaError):
-                times[where] = None  # it is behind the log's end
+                times[where] = None  # the offset is after the log's end
         for where, offset in large.items():
             await _walk(connection, where, offset, times)
 
 
 async def _walk(connection: Peer, where: TopicAndPartition, offset: int, times: FirstTimes) -> None:
-    """Pass over batches without records, one after the other, until there is one."""
+    """Skip batches without records, one after the other, until there is a record."""
     for _ in range(STEPS_MAX):
         answer = (await _peeked(connection, {where: offset}))[where]
         if answer.error_code or _take(where, offset, answer, times):
@@ -108,7 +108,7 @@ async def _walk(connection: Peer, where: TopicAndPartition, offset: int, times: 
 
 
 def _next_offset(answer: FetchPartitionResponse, offset: int) -> int:
-    """Where a walk goes on: behind what has come, or one further if that tells nothing."""
+    """Return where to continue: after what has arrived, or one offset further if that is not known."""
     try:
         return max(_decoded(answer, offset).next_offset, offset + 1)
     except CorruptRecord:
@@ -124,7 +124,7 @@ def _decoded(answer: FetchPartitionResponse, offset: int) -> Decoded:
 async def _peeked(
     connection: Peer, offsets: Mapping[TopicAndPartition, int]
 ) -> dict[TopicAndPartition, FetchPartitionResponse]:
-    """What a broker has at offsets. It does not wait."""
+    """Return what a broker has at these offsets. Does not wait for more."""
     is_old = connection.version_for(FetchRequest.API) < WHOLE_BATCH_SINCE
     size = LARGE_BYTES if is_old else PEEK_BYTES
     topics: dict[str, FetchTopic] = {}
@@ -141,7 +141,10 @@ async def _peeked(
 
 
 def _take(where: TopicAndPartition, offset: int, answer: FetchPartitionResponse, times: FirstTimes) -> bool:
-    """Take the time of the first record, if one has come whole. False: more has to be asked."""
+    """Store the time of the first record, if a whole one has arrived.
+
+    Returns False if more has to be requested.
+    """
     if not answer.records and answer.high_watermark <= offset:
         times[where] = None
         return True

@@ -59,14 +59,14 @@ class SecurityCalls:
     # --- ACLs
 
     async def create_acls(self, acls: Acl | Iterable[Acl]) -> None:
-        """Store rules. One that exists already stays."""
+        """Store ACLs. One that exists already stays."""
         if isinstance(acls, Acl):
             only(await self._create_acls([acls]))
         else:
             all_results(await self._create_acls(checked(acls, Acl)))
 
     async def describe_acls(self, wanted: AclFilter = _ALL_ACLS) -> tuple[Acl, ...]:
-        """Return the rules that a filter means, by default all, sorted."""
+        """Return the ACLs that match a filter, by default all, sorted."""
         request = DescribeAclsRequest(
             resource_type_filter=wanted.resource_type,
             resource_name_filter=wanted.name,
@@ -97,7 +97,7 @@ class SecurityCalls:
     async def delete_acls(
         self, filters: AclFilter | Iterable[AclFilter]
     ) -> tuple[Acl, ...] | dict[AclFilter, tuple[Acl, ...]]:
-        """Delete the rules that filters mean, and return them."""
+        """Delete the ACLs that match filters, and return them."""
         return await answered(filters, AclFilter, self._delete_acls)
 
     async def _create_acls(self, acls: list[Acl]) -> dict[Acl, OttlaError | None]:
@@ -167,7 +167,10 @@ class SecurityCalls:
     async def alter_user_scram_credentials(
         self, changes: ScramPassword | ScramRemoval | Iterable[ScramPassword | ScramRemoval]
     ) -> None:
-        """Give users passwords, or take them away. Errors are by user; Kafka takes one change of a user."""
+        """Set or remove passwords of users.
+
+        Errors are by user; Kafka accepts one change of a user per request.
+        """
         listed = [changes] if isinstance(changes, ScramPassword | ScramRemoval) else list(changes)
         for change in listed:
             if change.mechanism not in ALGORITHMS:
@@ -254,7 +257,7 @@ class SecurityCalls:
     # --- asking
 
     async def _ask(self, request: Request[R], purpose: str) -> R:
-        """The answer to a question; the error of the whole answer is raised."""
+        """Return the answer to a request; raises the error of the whole answer."""
 
         async def attempt(_: list[str]) -> dict[str, R | OttlaError]:
             answer = await self._call(request)
@@ -297,7 +300,7 @@ def _acl(resource_type: int, name: str, pattern: int, entry: tuple[str, str, int
 
 
 def _known(kind: type[E], number: int) -> int:
-    """The member of an enumeration, or the number of one that only newer brokers have."""
+    """Return the member of an enumeration, or the number of one that only newer brokers have."""
     return kind(number) if number in kind.__members__.values() else number
 
 
@@ -335,6 +338,6 @@ def _upsertion(change: ScramPassword) -> ScramCredentialUpsertion:
 
 
 def _entity(names: Mapping[str, str | None]) -> QuotaEntity:
-    """An entity of the protocol, where the default has no name."""
+    """Return an entity of the protocol, where the default has no name."""
     texts = {kind: name or "" for kind, name in names.items()}
     return QuotaEntity(texts.get("user"), texts.get("client-id"), texts.get("ip"))

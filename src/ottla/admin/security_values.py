@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ottla.security.scram import ITERATIONS_MIN
 
 DEFAULT_ENTITY = ""
-"""The name of the entity whose quotas hold for all that have none of their own."""
+"""The name of the entity whose quotas apply to all that have none of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class ScramRemoval:
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """Whom quotas are for: a user, a client id, both together, or an address. None is not said.
+    """The clients that quotas are for: a user, a client id, both together, or an address. None: not given.
 
     The name "" (`DEFAULT_ENTITY`) is for all that have no quota of their own.
 
@@ -55,6 +55,6 @@ class QuotaEntity:
 
     @property
     def parts(self) -> dict[str, str]:
-        """The types that are said, as brokers call them, and their names."""
+        """The given types, with the brokers' names for them, and their names."""
         names = {"user": self.user, "client-id": self.client_id, "ip": self.ip}
         return {kind: name for kind, name in names.items() if name is not None}

@@ -37,7 +37,7 @@ class ShareGroupOffsets:
         self._access = access
 
     async def fetch(self, group: str) -> dict[TopicAndPartition, ShareOffset]:
-        """Return the start offset of each partition; without one if no member has read it yet."""
+        """Return the start offset of each partition; `start` is None if no member has read it yet."""
         await self._check(group, DescribeShareGroupOffsetsRequest.API)
         request = DescribeShareGroupOffsetsRequest(
             groups=[ShareOffsetsWantedGroup(group_id=group, topics=None)]
@@ -57,7 +57,7 @@ class ShareGroupOffsets:
         }
 
     async def alter(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> Outcomes[None]:
-        """Let a group begin at these offsets; what it knew of the partitions is gone."""
+        """Let a group begin at these offsets; its earlier state of the partitions is deleted."""
         await self._check(group, AlterShareGroupOffsetsRequest.API)
 
         async def attempt(some: list[TopicAndPartition]) -> Outcomes[None]:

@@ -163,7 +163,7 @@ class TopicCalls:
         once: Callable[[list[str]], Awaitable[Outcomes[V]]],
         by_zookeeper: Callable[[ZooKeeperTopics, str], V],
     ) -> Outcomes[V]:
-        """Change topics with requests of a kind, or in ZooKeeper if the brokers do not know them."""
+        """Change topics with requests of a kind, or in ZooKeeper if the brokers lack the request."""
         if await self._access.has(kind.API):
             return await self._access.settle(names, once, is_repeatable=False)
         zookeeper = await self._zookeeper(what, kind)
@@ -297,7 +297,7 @@ def _created(response: CreatedTopic, requested: NewTopic | None, version: int) -
 
 def _is_led(topic: TopicView | None, count: int | None) -> bool:
     if topic is not None and action_for(topic.error) is Action.FAIL:
-        return True  # it exists: a user that may create topics need not be allowed to describe them
+        return True  # the topic exists: a user that may create topics need not be allowed to describe them
     return (
         topic is not None
         and not topic.error

@@ -46,7 +46,10 @@ _TRANSACTION = CoordinatorKind.TRANSACTION
 
 @dataclass(frozen=True, slots=True)
 class TransactionFilter:
-    """Which transactions are listed; by default all. `longer_than`: those that are open as many seconds."""
+    """Which transactions are listed; by default all.
+
+    `longer_than`: those that are open for at least as many seconds.
+    """
 
     states: Sequence[str] = ()
     producer_ids: Sequence[int] = ()
@@ -66,7 +69,7 @@ class TransactionCalls:
     async def listings(
         self, wanted: TransactionFilter
     ) -> dict[int, tuple[TransactionListing, ...] | OttlaError]:
-        """The transactional ids of each broker; ConfigError for a state that it does not know."""
+        """Return the transactional ids of each broker; ConfigError for a state that it does not know."""
         await self._require(ListTransactionsRequest.API, "listing transactions")
         version = await self._access.version(ListTransactionsRequest.API) or 0
         if wanted.longer_than is not None and version < _DURATION_SINCE:
@@ -81,7 +84,7 @@ class TransactionCalls:
         )
 
     async def all_listings(self, wanted: TransactionFilter) -> tuple[TransactionListing, ...]:
-        """The same, sorted. Raises AdminErrors, ConfigError."""
+        """Return the transactional ids of all brokers, sorted. Raises AdminErrors, ConfigError."""
         outcomes = await self.listings(wanted)
         for outcome in outcomes.values():
             if isinstance(outcome, ConfigError):
@@ -112,7 +115,7 @@ class TransactionCalls:
         )
 
     async def describe(self, transactional_ids: Iterable[str]) -> Outcomes[TransactionDescription]:
-        """What the coordinators of transactional ids know."""
+        """Return what the coordinators know about transactional ids."""
         await self._require(DescribeTransactionsRequest.API, "describing transactions")
         return await self._access.settle(
             transactional_ids, lambda some: each(some, self._describe_once), is_repeatable=True
@@ -153,7 +156,7 @@ class TransactionCalls:
     async def producers(
         self, topic_partitions: Iterable[TopicAndPartition], broker_id: int | None = None
     ) -> PartitionOutcomes[Producers]:
-        """The producers that the leader of each partition knows, or `broker_id`."""
+        """Return the producers that the leader of each partition knows, or `broker_id`."""
         await self._require(DescribeProducersRequest.API, "describing producers")
         return await self._access.settle(
             topic_partitions, lambda some: self._producers_once(some, broker_id), is_repeatable=True
@@ -239,7 +242,9 @@ class TransactionCalls:
         now_ms: int,
         broker_id: int | None = None,
     ) -> tuple[OpenTransaction, ...]:
-        """Open transactions that nobody will end, of producers that have been silent for `older_than_ms`."""
+        """Return open transactions that no coordinator will end, of producers that have been silent for
+        `older_than_ms`.
+        """
         by_partition = all_results(await self.producers(topic_partitions, broker_id))
         late = [
             OpenTransaction(topic_partition, producer)
@@ -264,7 +269,7 @@ class TransactionCalls:
         )
 
     async def _known(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        """The descriptions of those that still exist."""
+        """Return the descriptions of the ids that still exist."""
         outcomes = await self.describe(sorted(transactional_ids))
         return all_results(
             {

@@ -1,4 +1,4 @@
-"""Classic groups, as their members leave them in ZooKeeper: ids, owners, offsets."""
+"""Classic groups, as their members write them to ZooKeeper: ids, owners, offsets."""
 
 from __future__ import annotations
 

@@ -183,7 +183,9 @@ class ZooKeeperTopics:
             raise KafkaError(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
 
     def _note_version(self, entity_type: str) -> int:
-        """The version of the note: 0.8 reads only the name of a topic, later brokers the format of 0.9."""
+        """Return the version of the notification: 0.8 reads only the name of a topic, later brokers the
+        format of 0.9.
+        """
         if entity_type != TOPICS:
             return 1
         for number in self.broker_ids():
