@@ -87,7 +87,7 @@ class Controller:
 
 
 def encode_broker(registration: BrokerRegistration) -> bytes:
-    """The node as a Kafka that writes this version would write it."""
+    """Return the node as a Kafka that writes this version would write it."""
     version = registration.version
     if not 1 <= version <= VERSION_3_9:
         raise ConfigError(f"broker registrations have versions 1 … {VERSION_3_9}, not {version}")
@@ -122,7 +122,7 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
 
 
 def decode_broker(path: str, data: bytes) -> BrokerRegistration:
-    """Any version of the registration; ZnodeError."""
+    """Decode a registration of any version. Raises ZnodeError."""
     fields = decode_fields(path, data)
     version = fields.version(range(1, INT_MAX + 1))
     if version > 1 and fields.has("endpoints"):
@@ -169,7 +169,7 @@ def _features(fields: Fields) -> dict[str, tuple[int, int]]:
 
 
 def encode_controller(controller: Controller) -> bytes:
-    """Version 1 (0.8 … 3.3) or 2 (3.4 …)."""
+    """Encode version 1 (0.8 … 3.3) or 2 (3.4 …)."""
     fields: dict[str, object] = {
         "version": controller.version,
         "brokerid": controller.broker_id,
@@ -181,7 +181,7 @@ def encode_controller(controller: Controller) -> bytes:
 
 
 def decode_controller(path: str, data: bytes) -> Controller:
-    """JSON, or the bare broker id of the oldest brokers; ZnodeError."""
+    """Decode JSON, or the bare broker id of the oldest brokers. Raises ZnodeError."""
     value = decode_value(path, data)
     if isinstance(value, int) and not isinstance(value, bool):
         return Controller(decode_integer(path, data, 0, INT_MAX))
@@ -197,20 +197,20 @@ def decode_controller(path: str, data: bytes) -> Controller:
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
-    """Decimal text; the first controller writes 1."""
+    """Encode decimal text; the first controller writes 1."""
     return str(epoch).encode()
 
 
 def decode_controller_epoch(path: str, data: bytes) -> int:
-    """Decimal text; ZnodeError."""
+    """Decode decimal text. Raises ZnodeError."""
     return decode_integer(path, data, 0, INT_MAX)
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """The version is a string here, and only here."""
+    """Encode the id. The version is a string here, and only here."""
     return encode_json({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(path: str, data: bytes) -> str:
-    """The id; ZnodeError."""
+    """Decode the id. Raises ZnodeError."""
     return decode_fields(path, data).text("id")

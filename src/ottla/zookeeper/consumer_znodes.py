@@ -25,7 +25,7 @@ from ottla.zookeeper.znode_json import (
 from ottla.zookeeper.zookeeper_errors import ZnodeError
 
 NO_OFFSET = -1
-"""Kafka's "no offset"; its reader takes it from a node as well."""
+"""Kafka's "no offset", which may also be stored in a node."""
 
 
 class SubscriptionPattern(Enum):
@@ -57,7 +57,7 @@ class PartitionOwner:
 
 
 def encode_registration(registration: ConsumerRegistration) -> bytes:
-    """Version 1. The regex is escaped once, as JSON wants it, so that every correct reader sees it."""
+    """Encode version 1. The regex is escaped once, as JSON needs it, so that every correct reader sees it."""
     wildcard = registration.pattern is not SubscriptionPattern.STATIC
     if wildcard and len(registration.subscription) != 1:
         raise ConfigError(f"a {registration.pattern.value} subscription has exactly one regex")
@@ -76,7 +76,9 @@ def encode_registration(registration: ConsumerRegistration) -> bytes:
 
 
 def decode_registration(path: str, data: bytes) -> ConsumerRegistration:
-    """A member's registration; needs `subscription` and `pattern` as Kafka does; ZnodeError."""
+    """Decode a member's registration. Needs `subscription` and `pattern`, as Kafka does. Raises
+    ZnodeError.
+    """
     fields = decode_fields(path, data)
     fields.version({1}, default=1)
     streams = fields.nested("subscription")
@@ -94,12 +96,12 @@ def decode_registration(path: str, data: bytes) -> ConsumerRegistration:
 
 
 def encode_owner(owner: PartitionOwner) -> bytes:
-    """Plain text, `<consumerIdString>-<thread>`."""
+    """Encode plain text, `<consumerIdString>-<thread>`."""
     return str(owner).encode()
 
 
 def decode_owner(path: str, data: bytes) -> PartitionOwner:
-    """Plain text; ZnodeError. The id may hold dashes itself, so the last one counts."""
+    """Decode plain text. The id may contain dashes, so the last dash counts. Raises ZnodeError."""
     text = decode_text(path, data)
     consumer_id, dash, thread = text.rpartition("-")
     if not (consumer_id and dash and thread.isascii() and thread.isdigit() and len(thread) <= 10):
@@ -108,12 +110,12 @@ def decode_owner(path: str, data: bytes) -> PartitionOwner:
 
 
 def encode_offset(offset_next: int) -> bytes:
-    """Decimal text of the next offset to read."""
+    """Encode the next offset to read, as decimal text."""
     if not 0 <= offset_next <= LONG_MAX:
         raise ConfigError(f"offset {offset_next} is outside 0 … {LONG_MAX}")
     return str(offset_next).encode()
 
 
 def decode_offset(path: str, data: bytes) -> int:
-    """The next offset to read, or NO_OFFSET; ZnodeError."""
+    """Decode the next offset to read, or NO_OFFSET. Raises ZnodeError."""
     return decode_integer(path, data, NO_OFFSET, LONG_MAX)

@@ -74,11 +74,11 @@ from ottla.zookeeper.zookeeper_errors import (
 _log = logging.getLogger(__name__)
 
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
-"""For ever and with short pauses: a group is idle while its members are SUSPENDED."""
+"""Reconnect for ever and with short pauses: a group is idle while its members are SUSPENDED."""
 
 
 class _KazooLog(logging.LoggerAdapter[logging.Logger]):
-    """kazoo's own log at DEBUG, but for errors: it repeats itself with every attempt to connect."""
+    """Writes kazoo's log at DEBUG, except for errors: kazoo repeats itself with every attempt to connect."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a line of kazoo's."""
@@ -164,7 +164,9 @@ class KazooZooKeeperSession(Closing):
         )
 
     def _check_login(self) -> None:
-        """kazoo is connected before it has logged in by SASL: a first question shows whether it could."""
+        """Send a first request, which shows whether the login by SASL worked: kazoo counts as connected
+        before it.
+        """
         if not self._settings.login.has_sasl:
             return
         try:
@@ -186,7 +188,7 @@ class KazooZooKeeperSession(Closing):
             client.stop()
             client.close()
         except (kazoo_errors.KazooException, KazooTimeoutError, OSError) as error:
-            # The session then ends by its timeout; a shutdown must not fail over it.
+            # The session then ends by its timeout; a shutdown must not fail because of it.
             _log.warning("closing the ZooKeeper session to %s: %r", self._hosts, error)
         self._changed(SessionState.LOST)
 
@@ -227,7 +229,7 @@ class KazooZooKeeperSession(Closing):
         """See ZooKeeperSession."""
         call = partial(self._running().get_async, self._at(path), self._watcher(path, watch))
         data, stat = self._answer(path, call)
-        # A node that was made without data has none, which is not the same to the server as empty data.
+        # A node that was created without data has None, which is not the same to the server as empty data.
         data = data or b""
         check_data(self._limits, path, data)
         return Znode(data, stat_of(stat))
@@ -291,7 +293,7 @@ class KazooZooKeeperSession(Closing):
             logger=_KazooLog(_log),
         )
         client.add_listener(partial(self._kazoo_changed, client))
-        # kazoo keeps the granted timeout to itself: it is a field of the answer to Connect, the only
+        # kazoo does not expose the granted timeout: it is a field of the answer to Connect, the only
         # request without a type. Taken where the answer arrives, before CONNECTED is reported.
         invoke = client._connection._invoke
 

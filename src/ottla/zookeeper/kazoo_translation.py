@@ -1,4 +1,4 @@
-"""kazoo's states, events, stats and errors in the words of the port: tables and pure functions."""
+"""kazoo's states, events, stats and errors as those of our interface: tables and pure functions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NODE_ERRORS = {
 
 
 def stat_of(stat: Any) -> ZnodeStat:
-    """kazoo's ZnodeStat as ours."""
+    """Return kazoo's ZnodeStat as ours."""
     return ZnodeStat(
         version=stat.version,
         children_version=stat.cversion,
@@ -55,7 +55,7 @@ def stat_of(stat: Any) -> ZnodeStat:
 
 
 def translated(path: str, error: Exception) -> ZooKeeperError:
-    """The error to raise for what kazoo raised about `path`."""
+    """Return the error to raise for what kazoo raised about `path`."""
     node_error = _NODE_ERRORS.get(type(error))
     if node_error is not None:
         return node_error(path)

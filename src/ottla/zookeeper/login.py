@@ -31,7 +31,7 @@ ZOOKEEPER_LOGIN_PROPERTIES: tuple[Property, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperLogin:
-    """By default nobody logs in, and everybody may change what is created. The repr has no password.
+    """By default there is no login, and all clients may change the created nodes. The repr has no password.
 
     With `has_sasl` the login is a conversation before the session (DIGEST-MD5), else the password is shown.
     """

@@ -59,7 +59,7 @@ _DATA_KINDS = {WatchKind.CREATED, WatchKind.CHANGED, WatchKind.DELETED}
 _CHILD_KINDS = {WatchKind.CHILDREN, WatchKind.DELETED}
 
 _WatchedPath = tuple[str, bool]
-"""A node, and whether its children are watched."""
+"""A node, and whether its children are watched (instead of its data)."""
 
 
 class WatchDelivery(Enum):
@@ -124,7 +124,7 @@ class MemoryZooKeeper:
         self._watchers.setdefault(watched, {})[session] = None
 
     def unwatch(self, watched: _WatchedPath, session: MemorySession) -> None:
-        """Note that it does not any more. Called by sessions."""
+        """Note that a session does not watch a node any more. Called by sessions."""
         self._watchers.get(watched, {}).pop(session, None)
 
 
@@ -182,7 +182,7 @@ class MemorySession(Closing):
         self._forget_watches()
         self._undelivered.clear()
         ended, self._session_id = self._session_id, 0
-        # A suspended client cannot say goodbye: the servers keep its session until they expire it.
+        # A suspended client cannot end its session: the servers keep it until it expires.
         if self._state is SessionState.CONNECTED:
             self._ensemble.end(ended)
         self._change(SessionState.LOST)
@@ -350,7 +350,7 @@ class MemorySession(Closing):
             self._ensemble.watch((path, is_children), self)
 
     def _forget_watches(self) -> list[tuple[_WatchedPath, list[Watch]]]:
-        """Return the watches that there were, those of data first."""
+        """Remove and return all watches, those of data first."""
         forgotten, self._watches = self._watches, {}
         for watched in forgotten:
             self._ensemble.unwatch(watched, self)

@@ -1,8 +1,8 @@
 """The nodes of an in-process ZooKeeper: versions, sequence numbers, ephemerals, transactions.
 
-Owns the data and its rules, and knows no session beyond the id that owns an ephemeral. Every change gives
-back the events that watches would see, in order; `memory_session` knows who watches. No clock, no thread, no
-randomness: the same operations give the same tree, zxids included.
+Owns the data and its rules, and knows no session beyond the id that owns an ephemeral. Every change returns
+the events that watches would see, in order; `memory_session` knows which sessions watch. No clock, no thread,
+no randomness: the same operations give the same tree, zxids included.
 """
 
 from __future__ import annotations

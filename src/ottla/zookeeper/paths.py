@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from ottla.model.errors import ConfigError
 
 TOPIC_CHARS_MAX = 255
-"""What 0.8.x allowed; its topics can still be read."""
+"""The limit of 0.8.x; its topics can still be read."""
 
 PARTITION_MAX = 2**31 - 1
 
@@ -50,10 +50,10 @@ PERSISTENT_ROOTS = (
     CONFIG_TOPICS,
     "/config/clients",
 )
-"""What a 0.9 broker creates when it starts, so that watches have something to hold on to."""
+"""The nodes that a 0.9 broker creates when it starts, so that they can be watched."""
 
 LATER_PERSISTENT_ROOTS = ("/config/users", "/config/brokers", LOG_DIR_EVENTS)
-"""What newer brokers (0.10.1, 1.0) create besides."""
+"""The nodes that newer brokers (0.10.1, 1.0) create in addition."""
 
 CONFIG_CHANGE_PREFIX = "config_change_"
 
@@ -91,7 +91,7 @@ def _host(server: str, text: str) -> str:
 
 
 def checked_path(path: str) -> str:
-    """`path` itself when ZooKeeper would take it; ConfigError else."""
+    """Return `path` if ZooKeeper accepts it. Raises ConfigError."""
     if path == "/":
         return path
     if not path.startswith("/"):
@@ -108,17 +108,17 @@ def _component(name: str, what: str) -> str:
 
 
 def with_chroot(chroot: str, path: str) -> str:
-    """The path as the server knows it."""
+    """Return the path as the server knows it."""
     return (chroot if path == "/" else chroot + path) or "/"
 
 
 def without_chroot(chroot: str, path: str) -> str:
-    """The path as everything above the session knows it."""
+    """Return the path without the chroot, as all other code knows it."""
     return path.removeprefix(chroot) or "/"
 
 
 def parent(path: str) -> str:
-    """The node above; the root is its own parent."""
+    """Return the path of the parent; the root is its own parent."""
     return path.rpartition("/")[0] or "/"
 
 
@@ -133,13 +133,13 @@ def leaf(path: str) -> str:
 
 
 def lineage(path: str) -> tuple[str, ...]:
-    """All nodes from below the root to `path`: what has to exist, in the order of making it."""
+    """Return all nodes from below the root to `path`, in the order of their creation."""
     names = checked_path(path)[1:].split("/") if path != "/" else []
     return tuple("/" + "/".join(names[: depth + 1]) for depth in range(len(names)))
 
 
 def checked_topic(name: str) -> str:
-    """`name` itself when Kafka allows it as a topic's name."""
+    """Return `name` if Kafka allows it as the name of a topic. Raises ConfigError."""
     if name in {".", ".."} or len(name) > TOPIC_CHARS_MAX or _KAFKA_NAME.fullmatch(name) is None:
         raise ConfigError(
             f"topic {name[:300]!r}: a topic has 1 to {TOPIC_CHARS_MAX} characters of a-z A-Z 0-9 . _ - "
@@ -149,7 +149,7 @@ def checked_topic(name: str) -> str:
 
 
 def checked_group(group_id: str) -> str:
-    """`group_id` itself when the classic consumer allows it."""
+    """Return `group_id` if the classic consumer allows it. Raises ConfigError."""
     if group_id in {".", ".."} or _KAFKA_NAME.fullmatch(group_id) is None:
         raise ConfigError(f"group.id {group_id[:300]!r}: use a-z A-Z 0-9 . _ - and at least one of them")
     return group_id

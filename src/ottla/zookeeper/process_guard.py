@@ -35,7 +35,7 @@ def _die_with_parent() -> None:
 
 
 def _obey(process: subprocess.Popen[bytes], grace_s: float) -> None:
-    # An answer that nobody reads any more fails, and means the same as the end of the input.
+    # If nobody reads an answer any more, writing it fails, which means the same as the end of the input.
     with suppress(OSError):
         while letter := os.read(0, 1):
             # send_signal looks first whether the process still runs, so no stranger gets the signal.
@@ -52,7 +52,7 @@ def _obey(process: subprocess.Popen[bytes], grace_s: float) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command to its end; its exit code, 128 + n for signal n."""
+    """Run the command to its end; returns its exit code, 128 + n for signal n."""
     # Ctrl-C in a terminal reaches every process there; the starter decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # preexec_fn is safe here: the guard has one thread when it forks.

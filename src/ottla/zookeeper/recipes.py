@@ -18,8 +18,10 @@ log = logging.getLogger(__name__)
 
 _DIGITS = re.compile("[0-9]{1,10}")
 RACES_MAX = 10
-"""How often a node may appear and vanish between two of our requests before we give up. Each time
-needs another client that acts in between, so a larger number is no accident."""
+"""How often a node may appear and vanish between two of our requests before we give up.
+
+Each time needs another client that acts in between, so more than that is not by chance.
+"""
 
 
 def claim_ephemeral(session: ZooKeeperSession, path: str, data: bytes) -> None:

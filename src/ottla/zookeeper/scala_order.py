@@ -23,7 +23,7 @@ _TABLE_SLOTS_MIN = 16
 
 
 def immutable_order(keys: Iterable[Key], hash_of: Callable[[Key], int]) -> list[Key]:
-    """The iteration order of an immutable map that was filled in the order of `keys`."""
+    """Return the iteration order of an immutable map that was filled in the order of `keys`."""
     listed = list(keys)
     if len(listed) <= _INSERTION_MAX:
         return listed
@@ -36,7 +36,7 @@ def immutable_order(keys: Iterable[Key], hash_of: Callable[[Key], int]) -> list[
 
 
 def assignment_order(partition_count: int) -> list[int]:
-    """The order of partitions 0 … n-1 in the assignment that `kafka-topics --create` of 0.9 writes.
+    """Return the order of partitions 0 … n-1 in the assignment that `kafka-topics --create` of 0.9 writes.
 
     Three maps in a row: a mutable one by number, an immutable one by number, an immutable one by text.
     """

@@ -48,7 +48,7 @@ class ServerSettings:
     """How the server runs. It grants sessions a timeout of two ticks or more."""
 
     tick_ms: int = 500
-    """ZooKeeper's own default is 2000; with it no session is noticed dead within less than 4 s."""
+    """ZooKeeper's own default is 2000; then a dead session is noticed after 4 s at the earliest."""
     session_timeout_ms_max: int = 60_000
     heap_mb: int = 128
     connections_max: int = 1000
@@ -120,7 +120,7 @@ class ZooKeeperServer:
         """Start, and wait until the server answers. Raises ServerFailed with the reason."""
         if self.running:
             return
-        self.stop()  # one that ended by itself has left its pipes open
+        self.stop()  # a server that ended by itself has left its pipes open
         java, jars = java_command(), zookeeper_jars(self._jars_dir)
         self.data_dir.mkdir(parents=True, exist_ok=True)
         with _locked(self.data_dir) as lock:
@@ -146,7 +146,8 @@ class ZooKeeperServer:
         guard, self._guard = self._guard, None
         if guard is None:
             return
-        # The end of its input tells the guard to end Java, first gently and after the grace for good.
+        # The end of its input tells the guard to end Java: with SIGTERM, and after the grace period with
+        # SIGKILL.
         for pipe in (guard.stdin, guard.stdout):
             if pipe is not None:
                 pipe.close()
@@ -294,7 +295,7 @@ def _locked(data_dir: Path) -> IO[bytes]:
 
 def _free_port(port: int) -> int:
     with socket.socket() as probe:
-        # As the server itself does, so that connections of its predecessor that still fade do not count.
+        # As the server itself does, so that closing connections of its predecessor do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -326,6 +327,8 @@ def _sasl_options(jaas_file: Path | None) -> list[str]:
 
 
 def _escaped(value: str) -> str:
-    """A value as java.util.Properties reads it: a backslash doubled, everything outside ASCII spelled."""
+    """Return a value as java.util.Properties reads it: a backslash doubled, everything outside
+    ASCII escaped.
+    """
     units = utf16_units(value.replace("\\", "\\\\"))
     return "".join(chr(unit) if 32 <= unit < 127 else f"\\u{unit:04x}" for unit in units)

@@ -53,7 +53,7 @@ class SessionState(Enum):
 
 
 class CreateMode(Enum):
-    """How long a node lives, and who names it."""
+    """How long a node lives, and whether the server adds a number to its name."""
 
     PERSISTENT = "persistent"
     EPHEMERAL = "ephemeral"
@@ -62,7 +62,7 @@ class CreateMode(Enum):
 
     @property
     def ephemeral(self) -> bool:
-        """Whether the node goes with its session."""
+        """Whether the node is deleted with its session."""
         return self in {CreateMode.EPHEMERAL, CreateMode.EPHEMERAL_SEQUENTIAL}
 
     @property
@@ -116,7 +116,7 @@ class Znode:
 
 @dataclass(frozen=True)
 class CreateOperation:
-    """Part of a transaction: make a node; its result is the path."""
+    """Part of a transaction: create a node; its result is the path."""
 
     path: str
     data: bytes = b""
@@ -161,7 +161,7 @@ class SessionLimits:
 
 
 class ZooKeeperSession(Protocol):
-    """One client of ZooKeeper. Any thread may call it, save for the thread that runs watches and listeners.
+    """One client of ZooKeeper. Any thread may call it, except for the thread that runs watches and listeners.
 
     Every operation raises ZooKeeperConnectionLost, SessionLost or SessionClosed when there is no session to
     perform it, LimitExceeded when it is too large, ConfigError when the path is not valid.
@@ -181,7 +181,7 @@ class ZooKeeperSession(Protocol):
         session."""
 
     def connect(self) -> None:
-        """Start the session and wait for it; ZooKeeperConnectionLost after the connection timeout."""
+        """Start the session and wait for it. Raises ZooKeeperConnectionLost after the connection timeout."""
 
     def close(self) -> None:
         """End the session, which removes its ephemerals. May be called twice; watches end silently."""
@@ -193,30 +193,41 @@ class ZooKeeperSession(Protocol):
         """Do not call the listener any more; an unknown listener is ignored."""
 
     def create(self, path: str, data: bytes = b"", mode: CreateMode = CreateMode.PERSISTENT) -> str:
-        """Make a node and return its path; NodeExists, NoNode (no parent), NoChildrenForEphemerals."""
+        """Create a node and return its path. Raises NodeExists, NoNode (no parent),
+        NoChildrenForEphemerals.
+        """
 
     def create_with_parents(
         self, path: str, data: bytes = b"", mode: CreateMode = CreateMode.PERSISTENT
     ) -> str:
-        """Make a node and whatever is missing above it (persistent, empty, the chroot as well)."""
+        """Create a node and its missing parents (persistent, empty, also those of the chroot).
+
+        Returns its path.
+        """
 
     def ensure(self, path: str) -> None:
-        """Make the node and all above it, persistent and empty, unless they exist."""
+        """Create the node and its parents, persistent and empty, unless they exist."""
 
     def get(self, path: str, watch: Watch | None = None) -> Znode:
-        """Read a node; NoNode, and then no watch is left. The watch fires on change and deletion."""
+        """Read a node. Raises NoNode; then no watch is set. The watch fires on change and deletion."""
 
     def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
-        """Look for a node. The watch fires on creation, change and deletion, and stays if there is none."""
+        """Return the stat of a node, or None.
+
+        The watch fires on creation, change and deletion, and is set in both cases.
+        """
 
     def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
-        """Names below a node, sorted; NoNode. The watch fires on new and gone children and on deletion."""
+        """Return the sorted names of a node's children. Raises NoNode.
+
+        The watch fires on new and deleted children, and on deletion.
+        """
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> ZnodeStat:
-        """Replace a node's data; NoNode, BadVersion."""
+        """Replace a node's data. Raises NoNode, BadVersion."""
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Delete a node; NoNode, BadVersion, NotEmpty."""
+        """Delete a node. Raises NoNode, BadVersion, NotEmpty."""
 
     def commit(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """Perform all operations in order, or none, and return their paths. Raises the error of the

@@ -1,4 +1,6 @@
-"""What every session checks before a request leaves and after an answer came, so that all refuse alike."""
+"""Checks of every session, before a request is sent and after an answer arrived, so that all
+refuse the same.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,13 @@ def check_children(limits: SessionLimits, path: str, count: int) -> None:
 
 
 def check_new_path(path: str) -> None:
-    """The root is always there: it can neither be made nor deleted."""
+    """Refuse the root, which always exists: it can neither be created nor deleted."""
     if checked_path(path) == "/":
         raise ConfigError("the root '/' can be neither created nor deleted")
 
 
 def check_operations(limits: SessionLimits, operations: Sequence[Operation]) -> None:
-    """Refuse a transaction with too many operations, too much data in all, or a path that is none."""
+    """Refuse a transaction with too many operations, too much data in all, or an invalid path."""
     if len(operations) > limits.operations_max:
         raise LimitExceeded(
             f"a transaction of {len(operations)} operations is more than the limit of {limits.operations_max}"

@@ -65,7 +65,7 @@ class ConfigChange:
 
 
 def encode_assignment(assignment: TopicAssignment) -> bytes:
-    """Version 1 as 0.9.0.1 writes it, 3 as 3.9 does."""
+    """Encode version 1 as 0.9.0.1 writes it, 3 as 3.9 does."""
     partitions = _encoded_replicas(assignment.partitions)
     if assignment.version == 1:
         return encode_json({"version": 1, "partitions": partitions})
@@ -144,7 +144,7 @@ def encode_partition_state(state: PartitionStateZnode) -> bytes:
 
 
 def decode_partition_state(path: str, data: bytes) -> PartitionStateZnode:
-    """Leader, epochs, in-sync replicas; ZnodeError."""
+    """Decode leader, epochs and in-sync replicas. Raises ZnodeError."""
     fields = decode_fields(path, data)
     fields.version({1})
     recovery = "leader_recovery_state"
@@ -158,19 +158,19 @@ def decode_partition_state(path: str, data: bytes) -> PartitionStateZnode:
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """Configs of a topic, client, user or broker; written even when there are none."""
+    """Encode configs of a topic, client, user or broker; written even if there are none."""
     return encode_json({"version": 1, "config": dict(config)})
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """The configs; ZnodeError."""
+    """Decode configs. Raises ZnodeError."""
     fields = decode_fields(path, data)
     fields.version({1})
     return fields.text_map("config")
 
 
 def encode_config_change(change: ConfigChange) -> bytes:
-    """One of the three forms."""
+    """Encode one of the three forms."""
     if change.version == 0 and change.entity_type == "topics":
         return b'"' + checked_topic(change.entity_name).encode() + b'"'
     if change.version == 1:
@@ -183,7 +183,7 @@ def encode_config_change(change: ConfigChange) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> ConfigChange:
-    """All three forms; ZnodeError."""
+    """Decode any of the three forms. Raises ZnodeError."""
     value = decode_value(path, data)
     if isinstance(value, str):
         return ConfigChange("topics", Fields(path, {"name": value}).text("name"), 0)
@@ -198,12 +198,12 @@ def decode_config_change(path: str, data: bytes) -> ConfigChange:
 
 
 def decode_election(path: str, data: bytes) -> list[tuple[str, int]]:
-    """Topics and partitions that their first replica shall lead; ZnodeError."""
+    """Decode the partitions that their first replica shall lead. Raises ZnodeError."""
     return [_partition(item) for item in _partition_items(path, data)]
 
 
 def decode_reassignment(path: str, data: bytes) -> list[tuple[str, int, tuple[int, ...]]]:
-    """Topics, partitions and their new replicas; ZnodeError."""
+    """Decode topics, partitions and their new replicas. Raises ZnodeError."""
     return [(*_partition(item), item.integers("replicas")) for item in _partition_items(path, data)]
 
 

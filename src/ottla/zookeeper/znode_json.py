@@ -28,18 +28,18 @@ _Value = TypeVar("_Value")
 
 
 def encode_json(value: Mapping[str, object]) -> bytes:
-    """Compact JSON in UTF-8, in the order of the mapping, as Kafka's writer does."""
+    """Return compact JSON in UTF-8, in the order of the mapping, as Kafka's writer does."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def shown(value: object) -> str:
-    """A value as an error message quotes it."""
+    """Return a value as an error message quotes it."""
     text = repr(value)
     return text if len(text) <= TEXT_CHARS_SHOWN else text[:TEXT_CHARS_SHOWN] + "…"
 
 
 def decode_text(path: str, data: bytes) -> str:
-    """The whole node as UTF-8 text."""
+    """Decode the whole node as UTF-8 text."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -47,7 +47,7 @@ def decode_text(path: str, data: bytes) -> str:
 
 
 def decode_integer(path: str, data: bytes, least: int = LONG_MIN, most: int = LONG_MAX) -> int:
-    """The whole node as decimal text."""
+    """Decode the whole node as decimal text."""
     text = decode_text(path, data)
     # Not int() alone: it takes blanks, underscores and other scripts' digits, and Java does not.
     if _INTEGER.fullmatch(text) is None or not least <= int(text) <= most:
@@ -56,7 +56,7 @@ def decode_integer(path: str, data: bytes, least: int = LONG_MIN, most: int = LO
 
 
 def decode_value(path: str, data: bytes) -> object:
-    """The whole node as any JSON value."""
+    """Decode the whole node as any JSON value."""
     try:
         return json.loads(decode_text(path, data))
     except (ValueError, RecursionError) as error:
@@ -64,7 +64,7 @@ def decode_value(path: str, data: bytes) -> object:
 
 
 def decode_fields(path: str, data: bytes) -> Fields:
-    """The whole node as one JSON object."""
+    """Decode the whole node as one JSON object."""
     return Fields.of(path, decode_value(path, data), "the value")
 
 
@@ -77,7 +77,7 @@ class Fields:
 
     @classmethod
     def of(cls, path: str, value: object, what: str) -> Fields:
-        """`value` as an object, or an error that calls it `what`."""
+        """Return `value` as an object. Raises an error that calls it `what`."""
         if not isinstance(value, dict):
             raise ZnodeError(path, f"{what} is not a JSON object: {shown(value)}")
         return cls(path, value)
@@ -91,7 +91,7 @@ class Fields:
         return tuple(self._fields)
 
     def integer(self, name: str, least: int = INT_MIN, most: int = INT_MAX) -> int:
-        """A required integer; true and false are none."""
+        """Return a required integer; true and false are not accepted."""
         return self._integer(self._required(name), f"field {name!r}", least, most)
 
     def text(self, name: str) -> str:
@@ -129,7 +129,9 @@ class Fields:
         return version
 
     def timestamp_ms(self) -> int:
-        """Kafka writes it as a string; some tools as a number. NO_TIMESTAMP_MS when it is missing."""
+        """Return the timestamp, which Kafka writes as a string, and some tools as a number; NO_TIMESTAMP_MS
+        if it is missing.
+        """
         value = self._fields.get("timestamp")
         if value is None:
             return NO_TIMESTAMP_MS

@@ -1,4 +1,4 @@
-"""What can go wrong with ZooKeeper, by what a caller does about it.
+"""The errors of ZooKeeper, by what a caller can do about them.
 
 ZooKeeperError (an OttlaError)
 ├── NodeError                 the tree is not as expected: read it again
@@ -18,7 +18,7 @@ from ottla.model.errors import OttlaError
 
 
 class ZooKeeperError(OttlaError):
-    """Root of everything that this package raises, save for wrong arguments (ConfigError)."""
+    """Root of everything that this package raises, except for wrong arguments (ConfigError)."""
 
 
 class NodeError(ZooKeeperError):
@@ -82,7 +82,7 @@ class LimitExceeded(ZooKeeperError):
 
 
 class ZnodeError(ZooKeeperError):
-    """The bytes of a znode are not what belongs there."""
+    """The bytes of a znode do not have the expected format."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
