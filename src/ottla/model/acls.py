@@ -1,4 +1,4 @@
-"""ACLs as Kafka's: values, and which of them a filter means. The numbers are those of the protocol."""
+"""ACLs as in Kafka: values, and filters. The numbers are those of the protocol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPERATIONS = {operation.value: operation.name for operation in Operation}
 
 
 class ResourceType(IntEnum):
-    """What an ACL is about."""
+    """The kind of resource that an ACL is about."""
 
     ANY = 1
     TOPIC = 2
@@ -25,7 +25,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How the name of an ACL is meant. MATCH is for filters: every ACL that concerns a name."""
+    """How the name of an ACL is compared. MATCH is for filters: every ACL that concerns a name."""
 
     ANY = 1
     MATCH = 2
@@ -34,7 +34,7 @@ class PatternType(IntEnum):
 
 
 class Permission(IntEnum):
-    """What an ACL says."""
+    """Whether an ACL allows or denies."""
 
     ANY = 1
     DENY = 2
@@ -63,7 +63,7 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are meant; None and ANY stand for all.
+    """A filter for ACLs; None and ANY stand for all.
 
     >>> from ottla.admin import AclFilter, ResourceType
     >>> AclFilter(ResourceType.TOPIC, "orders").principal is None
@@ -79,7 +79,7 @@ class AclFilter(NamedTuple):
     permission: int = Permission.ANY
 
     def meets(self, acl: Acl) -> bool:
-        """Whether an ACL is meant."""
+        """Whether an ACL matches the filter."""
         numbers = (
             (self.resource_type, acl.resource_type),
             (self.operation, acl.operation),

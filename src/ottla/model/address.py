@@ -24,7 +24,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """HOST:PORT or [IPV6]:PORT. Raises ConfigError."""
+    """Parse HOST:PORT or [IPV6]:PORT. Raises ConfigError."""
     match = _TEXT.fullmatch(text.strip())
     if match is None or not 0 < int(match[3]) <= PORT_MAX:
         raise ConfigError(f"{text!r} is no address of a broker: write HOST:PORT, as in kafka-1.example:9092")
@@ -32,7 +32,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
-    """Addresses separated by commas, without duplicates. Raises ConfigError, also if there is none."""
+    """Parse addresses separated by commas, without duplicates. Raises ConfigError, also if there is none."""
     addresses = dict.fromkeys(parse_address(part) for part in text.split(",") if part.strip())
     if not addresses:
         raise ConfigError("no address of a broker is given: write HOST:PORT,HOST:PORT")

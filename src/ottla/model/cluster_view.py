@@ -80,7 +80,7 @@ class TopicView:
     def partition(self, index: int) -> PartitionView | None:
         """The partition with this number, or None."""
         if index < len(self.partitions) and self.partitions[index].index == index:
-            return self.partitions[index]  # almost always: they are numbered from 0
+            return self.partitions[index]  # the usual case: partitions are numbered from 0
         return next((partition for partition in self.partitions if partition.index == index), None)
 
 
@@ -167,7 +167,8 @@ def _newer_topic(known: TopicView, newer: TopicView) -> TopicView:
         if partition.index in merged:
             merged[partition.index] = _newer_partition(partition, merged[partition.index])
         elif newer.topic_id != NO_TOPIC_ID:
-            merged[partition.index] = partition  # topics never shrink: the response is older than the growth
+            # Topics never shrink: the response is older than the new partitions.
+            merged[partition.index] = partition
     return replace(newer, partitions=tuple(merged[index] for index in sorted(merged)))
 
 

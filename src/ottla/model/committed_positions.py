@@ -24,7 +24,7 @@ class OffsetAndMetadata:
 
 
 class GroupMetadata(NamedTuple):
-    """A group, and the member of it that commits; by default somebody outside the group.
+    """A group, and its member that commits; by default a client outside the group.
 
     >>> from ottla import GroupMetadata
     >>> GroupMetadata("billing")

@@ -62,10 +62,10 @@ WELL_KNOWN: Mapping[str, tuple[str, ...]] = {
     "zk.connect": ("zookeeper.connect",),
     "zookeeper": ("zookeeper.connect",),
 }
-"""What others call a setting → our names for it, in the order in which they are looked for."""
+"""Other clients' names of a setting → our names for it, in the order in which they are tried."""
 
 SPELLING_MIN = 0.8
-"""How alike two whole names must be (SequenceMatcher.ratio) to be one name and its misspelling."""
+"""How alike two whole names must be (SequenceMatcher.ratio) to count as a misspelling."""
 WORD_SPELLING_MIN = 0.75
 """The same for two words."""
 COVERED_MIN = 0.5

@@ -35,7 +35,7 @@ class Code(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> Code:
-        """The member with this number; UNKNOWN_SERVER_ERROR where there is none."""
+        """Return the member with this number; UNKNOWN_SERVER_ERROR if there is none."""
         return _MEMBERS.get(number, cls.UNKNOWN_SERVER_ERROR)
 
     UNKNOWN_SERVER_ERROR = -1, _FINAL, "the broker failed in a way it has no code for; its log says more"
@@ -207,7 +207,7 @@ _KNOWN = {int(code): ErrorCode(int(code), code.name, code.retriable, code.text) 
 
 
 def error_code(code: int) -> ErrorCode:
-    """The row for a number from the wire; a number without a row keeps itself and is not retriable."""
+    """Return the row for a number from the wire; an unknown number keeps itself and is not retriable."""
     return _KNOWN.get(code) or ErrorCode(
         code,
         Code.UNKNOWN_SERVER_ERROR.name,

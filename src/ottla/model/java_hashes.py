@@ -13,7 +13,7 @@ MASK = 0xFFFFFFFF
 
 
 def signed_32(value: int) -> int:
-    """The int that Java would hold after a computation that overflows."""
+    """Return the int that Java would have after a computation that overflows."""
     return ((value & MASK) ^ 0x80000000) - 0x80000000
 
 
@@ -30,7 +30,7 @@ def utf16_units(text: str) -> array[int]:
 
 
 def java_hash(text: str) -> int:
-    """Java's `String.hashCode`: a 31-fold over UTF-16 units."""
+    """Return Java's `String.hashCode`: a polynomial with base 31 over UTF-16 units."""
     h = 0
     for unit in utf16_units(text):
         h = 31 * h + unit & MASK

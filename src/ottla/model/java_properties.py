@@ -25,7 +25,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_properties(path: Path | str) -> dict[str, str]:
-    """The properties of a file; raises ConfigError that names the file."""
+    """Return the properties of a file. Raises ConfigError that names the file."""
     try:
         text = Path(path).read_text(encoding="latin-1")
     except OSError as error:
@@ -37,7 +37,7 @@ def read_properties(path: Path | str) -> dict[str, str]:
 
 
 def parse_properties_text(text: str) -> dict[str, str]:
-    """The properties of a text; the last of several with the same key counts."""
+    """Return the properties of a text; the last of several with the same key counts."""
     properties = {}
     for number, line in _logical_lines(text):
         key = _KEY.match(line)
@@ -48,7 +48,10 @@ def parse_properties_text(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Without comments and empty lines, continued ones joined, each with the number of its first line."""
+    """Yield lines without comments and empty lines; continued lines are joined.
+
+    With the number of the first line.
+    """
     pending, first = "", 0
     for number, natural in enumerate(_LINE_END.split(text), 1):
         line = natural.lstrip(_BLANKS)

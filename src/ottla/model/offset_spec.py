@@ -28,7 +28,7 @@ EARLIEST = -2
 """Times as ListOffsets writes them: the log's end and its beginning."""
 
 UNKNOWN_OFFSET = -1
-"""In place of an offset: not looked up yet, or there is no such record."""
+"""Instead of an offset: not looked up yet, or there is no such record."""
 
 _WORDS = {
     "earliest": EARLIEST,
@@ -69,7 +69,7 @@ class OffsetOrTime(NamedTuple):
 
 
 def parse_offset_spec(spec: OffsetSpec, now_ms: int, *, name: str = "offset") -> OffsetOrTime:
-    """What `spec` means at the time `now_ms`. Raises ConfigError, which begins with `name`."""
+    """Return what `spec` means at the time `now_ms`. Raises ConfigError, which begins with `name`."""
     if isinstance(spec, str):
         word = _WORDS.get(spec.strip().lower())
         return OffsetOrTime(time=_time_of_text(spec, name) if word is None else word)
@@ -86,7 +86,10 @@ def parse_offset_spec(spec: OffsetSpec, now_ms: int, *, name: str = "offset") ->
 
 
 def timestamp_ms(moment: datetime, *, name: str = "time") -> int:
-    """Milliseconds since 1970, rounded up; 0 for what is before. Raises ConfigError without a time zone."""
+    """Return milliseconds since 1970, rounded up; 0 for earlier times.
+
+    Raises ConfigError without a time zone.
+    """
     if moment.tzinfo is None:
         raise ConfigError(f"{name}={moment}: it has no time zone; add tzinfo, or Z to a text")
     return max(0, -((_EPOCH - moment) // _MILLISECOND))

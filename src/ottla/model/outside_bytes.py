@@ -6,7 +6,10 @@ from abc import ABC, abstractmethod
 
 
 class OutsideBytes(ABC):
-    """A record set of which encoding needs only the length. Whoever writes the message knows where it is."""
+    """A record set of which encoding needs only the length.
+
+    The writer of the message knows where the bytes are.
+    """
 
     __slots__ = ()
 

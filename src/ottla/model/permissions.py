@@ -35,7 +35,7 @@ def bits(*operations: Operation) -> int:
 
 
 NOT_ASKED = -(2**31)
-"""Of a client that did not ask what it may do."""
+"""The value for a client that did not ask what it may do."""
 _CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
 TOPIC_OPERATIONS = bits(
     *(Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER),
@@ -49,5 +49,5 @@ CLUSTER_OPERATIONS = bits(
 
 
 def permitted(operations: int, *, is_asked: bool) -> int:
-    """Return the operations if the client wants to know them."""
+    """Return the operations if the client has asked for them, else NOT_ASKED."""
     return operations if is_asked else NOT_ASKED

@@ -163,7 +163,7 @@ class Property:
         return read
 
     def checked(self, read: Any) -> Any:
-        """Return what `check` makes of a value that was read."""
+        """Return what `check` returns for a value that was read."""
         if self.check is None:
             return read
         try:
