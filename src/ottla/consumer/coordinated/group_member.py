@@ -1,4 +1,4 @@
-"""GroupMember: what both kinds of members of a coordinator's group have in common. Pure.
+"""CoordinatedMember: what both kinds of members of a coordinator's group have in common. Pure.
 
 The thread that owns a member repeats three steps:
 

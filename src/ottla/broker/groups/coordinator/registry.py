@@ -10,7 +10,7 @@ from ottla.broker.groups.coordinator import membership
 from ottla.broker.groups.coordinator.consumer_groups.consumer_groups import ConsumerGroups, GroupOverrides
 from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicsView
-from ottla.broker.groups.coordinator.decision import CoordinatorStep
+from ottla.broker.groups.coordinator.decision import Continuation, CoordinatorStep
 from ottla.broker.groups.coordinator.expiry import is_idle
 from ottla.broker.groups.coordinator.group import CoordinatedGroup
 from ottla.broker.groups.coordinator.in_flight import AppendsInFlight
@@ -19,8 +19,6 @@ from ottla.broker.groups.coordinator.state import GroupEvent
 from ottla.broker.groups.coordinator.store import GroupStore
 from ottla.broker.settings.group_config import GroupConfig
 from ottla.model.error_codes import Code
-
-Burial = Callable[[CoordinatorStep, Code], None]
 
 
 class GroupRegistry:
@@ -113,7 +111,7 @@ class GroupRegistry:
 
     # --- groups end, and change their kind
 
-    def burial(self, group_id: str) -> Burial:
+    def burial(self, group_id: str) -> Continuation:
         """Return the continuation of tombstones: it removes the group unless a member joined meanwhile."""
 
         def bury(_step: CoordinatorStep, _error: Code) -> None:

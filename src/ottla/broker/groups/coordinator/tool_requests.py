@@ -6,10 +6,10 @@ from ottla.broker.coordination.effects import Caller, Record
 from ottla.broker.groups.coordinator import listing
 from ottla.broker.groups.coordinator.consumer_groups import describing
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicsView
-from ottla.broker.groups.coordinator.decision import CoordinatorStep, offset_error
+from ottla.broker.groups.coordinator.decision import Continuation, CoordinatorStep, offset_error
 from ottla.broker.groups.coordinator.in_flight import offset_tombstones
 from ottla.broker.groups.coordinator.records import group_tombstone
-from ottla.broker.groups.coordinator.registry import Burial, GroupRegistry
+from ottla.broker.groups.coordinator.registry import GroupRegistry
 from ottla.broker.groups.coordinator.state import GroupState
 from ottla.model.error_codes import Code
 from ottla.wire.api.consumer_group_describe import (
@@ -92,7 +92,7 @@ class ToolRequests:
             bury = self._registry.burial(group_id)
 
             def stored(
-                step: CoordinatorStep, error: Code, group_id: str = group_id, bury: Burial = bury
+                step: CoordinatorStep, error: Code, group_id: str = group_id, bury: Continuation = bury
             ) -> None:
                 bury(step, error)
                 results[group_id] = offset_error(error)

@@ -31,7 +31,7 @@ Topics = Mapping[str, TopicInfo | None]
 
 @dataclass(slots=True)
 class ShareGroupMember:
-    """A member; `assigned` is what it was told last."""
+    """A member; until `deadline_ms` it has to send another heartbeat."""
 
     member_id: str
     client_id: str
@@ -57,7 +57,7 @@ class Joining:
 
 @dataclass(slots=True)
 class ShareGroup:
-    """One group. `partitions` are those that it reads or has read, by topic name and partition."""
+    """One group. `assignments` are those of its epoch; a member knows its own once it has that epoch."""
 
     group_id: str
     epoch: int = 0

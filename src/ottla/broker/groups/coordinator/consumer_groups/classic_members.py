@@ -44,7 +44,7 @@ from ottla.wire.consumer_protocol import (
 def join(
     draft: GroupDraft, request: JoinGroupRequest, caller: Caller, rules: GroupRules
 ) -> JoinGroupResponse:
-    """Decide a join with a member id, and return its answer. Raises Refused."""
+    """Decide a join with a member id, and return its answer. Raises RequestRefused."""
     group = draft.group
     subscription = _subscription(request)
     member = _joining_member(draft, request)
@@ -74,7 +74,7 @@ def join(
 
 
 def check_join(group: ConsumerGroup, request: JoinGroupRequest, rules: GroupRules) -> None:
-    """Raise Refused if a member cannot join the group with the protocols that it offers."""
+    """Raise RequestRefused if a member cannot join the group with the protocols that it offers."""
     limit = rules.config.consumer_member_count_max
     if request.member_id not in group.members and len(group.members) >= limit:
         raise RequestRefused(Code.GROUP_MAX_SIZE_REACHED, "The consumer group is full.")
@@ -106,7 +106,7 @@ def _joining_member(draft: GroupDraft, request: JoinGroupRequest) -> ConsumerMem
 def known(
     group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> tuple[ConsumerMember, ClassicMemberValue]:
-    """Return the classic member that sent a request, and what it joined with. Raises Refused."""
+    """Return the classic member that sent a request, and what it joined with. Raises RequestRefused."""
     member = group.members.get(member_id)
     if instance_id is not None:
         member = known_static(group.static_member(instance_id), member_id, instance_id)
@@ -125,7 +125,7 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
 
 
 def sync(group: ConsumerGroup, request: SyncGroupRequest, rules: GroupRules) -> SyncGroupResponse:
-    """Return the assignment of a classic member. Raises Refused."""
+    """Return the assignment of a classic member. Raises RequestRefused."""
     member, classic = known(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
     first = classic.protocols[0]
@@ -154,7 +154,7 @@ def assignment_bytes(member: ConsumerMember, metadata: bytes, topics: TopicsView
 
 
 def must_rejoin(group: ConsumerGroup, request: HeartbeatRequest, rules: GroupRules) -> bool:
-    """Whether the answer to a classic member's heartbeat is that it must join again. Raises Refused.
+    """Whether the answer to a classic member's heartbeat is that it must join again. Raises RequestRefused.
 
     It must, too, if its join can make the target assignment that the group lacks.
     """

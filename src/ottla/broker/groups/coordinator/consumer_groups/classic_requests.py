@@ -184,7 +184,7 @@ class ClassicRequests:
 
 
 def _leaving_id(group: ConsumerGroup, leaving: LeavingMember) -> str:
-    """Return the id of a member that leaves. Raises Refused. An administrator may name only its instance."""
+    """Return the id of a member that leaves; its instance may be all that is said. Raises RequestRefused."""
     if leaving.group_instance_id is not None and not leaving.member_id:
         static = group.static_member(leaving.group_instance_id)
         if static is None or static.classic is None:

@@ -6,7 +6,7 @@ its requests and timers wait (`GroupTurns`). That is the rest of a turn of the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol
 
 from ottla.broker.coordination.effects import Caller, Record, client_error
@@ -23,7 +23,13 @@ from ottla.broker.groups.coordinator.consumer_groups.subscribing import refresh
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicsView
 from ottla.broker.groups.coordinator.consumer_groups.turns import GroupTurns
 from ottla.broker.groups.coordinator.deadlines import session_key
-from ottla.broker.groups.coordinator.decision import CoordinatorStep, Timer, TimerKey, TimerKind
+from ottla.broker.groups.coordinator.decision import (
+    Continuation,
+    CoordinatorStep,
+    Timer,
+    TimerKey,
+    TimerKind,
+)
 from ottla.broker.groups.coordinator.group import CoordinatedGroup
 from ottla.model.error_codes import Code
 from ottla.wire.api.consumer_group_heartbeat import (
@@ -88,10 +94,6 @@ class ConsumerGroups:
         for member_id in group.members:
             self.settle(group, member_id, step)
 
-    def of_partition(self, is_ours: Callable[[str], bool]) -> Iterator[str]:
-        """Yield the groups of a partition of the log."""
-        yield from [group_id for group_id in self.groups if is_ours(group_id)]
-
     # --- heartbeats
 
     def heartbeat(
@@ -127,7 +129,7 @@ class ConsumerGroups:
         self.store(draft.group.group_id, draft.records, stored, step)
 
     def _draft(self, request: ConsumerGroupHeartbeatRequest, rules: GroupRules) -> tuple[GroupDraft, bool]:
-        """Return the copy of a group to decide on, and whether it is one that was classic. Raises Refused."""
+        """Return the copy of a group to decide on, and whether it was classic. Raises RequestRefused."""
         group = self.groups.get(request.group_id)
         if group is not None:
             return group.draft(), False
@@ -139,7 +141,7 @@ class ConsumerGroups:
         return migration.upgraded(classic, rules), True
 
     def _leave(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, step: CoordinatorStep) -> None:
-        """A member leaves for good, or a static one for a while. Raises Refused."""
+        """A member leaves for good, or a static one for a while. Raises RequestRefused."""
         group = self.groups.get(request.group_id)
         if group is None:
             raise RequestRefused(Code.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
@@ -159,23 +161,12 @@ class ConsumerGroups:
     # --- members that go
 
     def remove(
-        self,
-        group: ConsumerGroup,
-        member_ids: list[str],
-        then: Callable[[CoordinatorStep, Code], None],
-        step: CoordinatorStep,
+        self, group: ConsumerGroup, member_ids: list[str], then: Continuation, step: CoordinatorStep
     ) -> None:
         """Remove members. If only classic ones stay, the group becomes classic."""
         rules = self.rules(group.group_id, step)
-        group_id = group.group_id
         if len(member_ids) == 1 and migration.may_downgrade(group, member_ids[0], rules):
-
-            def changed(step: CoordinatorStep, error: Code) -> None:
-                if not error:
-                    self._classic.downgraded(group_id, step)
-                then(step, error)
-
-            self.store(group_id, migration.downgraded(group, member_ids[0], rules), changed, step)
+            self._make_classic(group.group_id, migration.downgraded(group, member_ids[0], rules), then, step)
             return
         draft = group.draft()
         for member_id in member_ids:
@@ -188,7 +179,17 @@ class ConsumerGroups:
                     _clear_deadlines(group, member_id)
             then(step, error)
 
-        self.store(group_id, draft.records, removed, step)
+        self.store(group.group_id, draft.records, removed, step)
+
+    def _make_classic(
+        self, group_id: str, written: list[Record], then: Continuation, step: CoordinatorStep
+    ) -> None:
+        def changed(step: CoordinatorStep, error: Code) -> None:
+            if not error:
+                self._classic.downgraded(group_id, step)
+            then(step, error)
+
+        self.store(group_id, written, changed, step)
 
     def on_timer(self, timer: Timer, step: CoordinatorStep) -> None:
         """A deadline may have passed: whichever it was, its member is removed."""
@@ -213,13 +214,7 @@ class ConsumerGroups:
         elif key not in group.deadlines:
             group.set_deadline(key, member.rebalance_timeout_ms, step)
 
-    def store(
-        self,
-        group_id: str,
-        written: list[Record],
-        then: Callable[[CoordinatorStep, Code], None],
-        step: CoordinatorStep,
-    ) -> None:
+    def store(self, group_id: str, written: list[Record], then: Continuation, step: CoordinatorStep) -> None:
         """Store records of a group, and continue; until then its requests wait."""
         if not written:
             then(step, Code.NONE)

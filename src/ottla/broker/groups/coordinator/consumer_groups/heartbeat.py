@@ -65,7 +65,7 @@ _NO_TIMEOUT = -1
 
 
 def check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
-    """Raise Refused if a request is wrong, whatever the group is."""
+    """Raise RequestRefused if a request is wrong, whatever the group is."""
     for name, text in (
         ("GroupId", request.group_id),
         ("InstanceId", request.instance_id),
@@ -100,7 +100,7 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
 def heartbeat(
     draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, caller: Caller, rules: GroupRules
 ) -> ConsumerGroupHeartbeatResponse:
-    """Decide a heartbeat of a member that stays, and return its answer. Raises Refused."""
+    """Decide a heartbeat of a member that stays, and return its answer. Raises RequestRefused."""
     owned = _owned(request.topic_partitions)
     member = _member(draft, request, owned, rules)
     had = member.assigned.keys()
@@ -195,7 +195,7 @@ def _member(
     owned: Set[TopicIdPartition] | None,
     rules: GroupRules,
 ) -> ConsumerMember:
-    """Return the member that sent a request: a known one, or a new one. Raises Refused."""
+    """Return the member that sent a request: a known one, or a new one. Raises RequestRefused."""
     group, member_id, joins = draft.group, request.member_id, request.member_epoch == JOINING_EPOCH
     if member_id not in group.members and len(group.members) >= rules.config.consumer_member_count_max:
         count = rules.config.consumer_member_count_max
@@ -216,7 +216,7 @@ def _member(
 
 
 def known_static(static: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
-    """Return the member of an instance if `member_id` is its own. Raises Refused."""
+    """Return the member of an instance if `member_id` is its own. Raises RequestRefused."""
     if static is None:
         raise RequestRefused(Code.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if static.member_id != member_id:
@@ -233,7 +233,7 @@ def unknown(member_id: str, group_id: str) -> RequestRefused:
 def _returned(draft: GroupDraft, static: ConsumerMember, member_id: str) -> ConsumerMember:
     """Return the member that a static instance comes back as: it gets what its former self had.
 
-    Raises Refused if that has not left, unless it spoke the classic protocol, in which nobody says so.
+    Raises RequestRefused if that has not left, unless it spoke the classic protocol, in which nobody says so.
     """
     if static.member_id == member_id:
         return static
@@ -259,7 +259,7 @@ def replace_member(draft: GroupDraft, former: ConsumerMember, member_id: str) ->
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Set[TopicIdPartition] | None) -> None:
-    """Raise Refused if a member is not in the epoch that it should be in; a member may always join again."""
+    """Raise RequestRefused if a member is not in its epoch; it may always join again."""
     if epoch in (JOINING_EPOCH, member.epoch):
         return
     is_repeat = epoch == member.previous_epoch and (owned is None or owned <= member.assigned.keys())
@@ -273,7 +273,7 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Set[TopicIdPartition
 
 
 def leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
-    """Return the member that a request with a negative epoch is about. Raises Refused."""
+    """Return the member that a request with a negative epoch is about. Raises RequestRefused."""
     if request.instance_id is not None:
         static = group.static_member(request.instance_id)
         return known_static(static, request.member_id, request.instance_id)

@@ -34,7 +34,7 @@ _DOWNGRADES = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
 def upgraded(classic: CoordinatedGroup, rules: GroupRules) -> GroupDraft:
-    """Return the consumer group that a classic group becomes. Raises Refused if it cannot become one.
+    """Return the consumer group that a classic group becomes. Raises RequestRefused if it cannot become one.
 
     The first record deletes the classic group.
     """

@@ -33,7 +33,7 @@ from ottla.model.error_codes import Code
 def subscribe(draft: GroupDraft, member: ConsumerMember, rules: GroupRules) -> None:
     """Store what a member wants, and give the group a new epoch and target assignment if that changes them.
 
-    Raises Refused if its regular expression is none.
+    Raises RequestRefused if its regular expression is none.
     """
     before = draft.group.members.get(member.member_id)
     if before is None or before.metadata_value() != member.metadata_value():
@@ -68,7 +68,7 @@ def refresh(draft: GroupDraft, rules: GroupRules, *, must_bump: bool, later: str
 
 
 def resolve(draft: GroupDraft, rules: GroupRules, later: str | None) -> None:
-    """Find the topics of all regular expressions; of `later` only see whether it is one. Raises Refused."""
+    """Find the topics of all regular expressions; `later` is only checked. Raises RequestRefused."""
     group = draft.group
     draft.remove_unused_regexes()
     for pattern in sorted({member.regex for member in group.members.values()} - {""}):
