@@ -61,7 +61,7 @@ class Array(FieldCodec[list[T]]):
 
 @lru_cache(maxsize=256)
 def _numbers(count: int, character: str) -> struct.Struct:
-    """The struct of `count` numbers in a row. Most lists are short, so few of these are in use."""
+    """Return the struct of `count` numbers in a row. Most lists are short, so few of these are in use."""
     return struct.Struct(f">{count}{character}")
 
 
@@ -72,7 +72,7 @@ def _items_decoder(context: FieldContext, minimum_bytes: int, item: Decoder) -> 
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:
         try:
-            count = view[position] - 1  # nearly always a compact count of one byte
+            count = view[position] - 1  # the usual case: a compact count of one byte
         except IndexError:
             count = -1
         if 0 <= count < quick and count * minimum_bytes < len(view) - position:
@@ -121,7 +121,7 @@ def _numbers_decoder(context: FieldContext, character: str) -> Decoder:
 
 
 def _count_reader(context: FieldContext, minimum_bytes: int) -> LengthReader:
-    """A closure that reads a count, -1 for null, and checks that as many elements can follow."""
+    """Return a closure that reads a count, -1 for null, and checks that as many elements can follow."""
     label = context.label
     read_length = length_reader(context, ">i", COUNT_LIMIT)
 

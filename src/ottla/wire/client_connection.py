@@ -42,11 +42,14 @@ ANSWER_BYTES_MAX = 32 * 1024 * 1024
 """The largest answer without records: Metadata of 700,000 partitions with three replicas."""
 
 IN_FLIGHT_MAX = 64
-"""A fetcher has one request in flight and a producer five; more than this is a driver that does not read."""
+"""A fetcher has one request in flight and a producer five.
+
+More than this means that the driver does not read.
+"""
 
 
 class ClientState(StrEnum):
-    """Where the connection stands."""
+    """The states of a connection."""
 
     NEW = "versions unknown"
     READY = "ready"
@@ -55,7 +58,7 @@ class ClientState(StrEnum):
 
 
 class ClientInput(StrEnum):
-    """What can happen to it."""
+    """The events that change the state."""
 
     ASK = "send in a given version"
     SEND = "send in the best version"
@@ -145,17 +148,17 @@ class ClientConnection:
 
     @property
     def state(self) -> ClientState:
-        """Where the connection stands."""
+        """The state of the connection."""
         return self._state
 
     @property
     def unanswered(self) -> tuple[Exchange, ...]:
-        """What waits for an answer, oldest first; after CLOSED, what will never get one."""
+        """The requests that wait for an answer, oldest first; after CLOSED, those that will never get one."""
         return tuple(self._in_flight)
 
     @property
     def is_full(self) -> bool:
-        """Whether an answer must come before another request may be sent."""
+        """Whether an answer must arrive before another request may be sent."""
         return len(self._in_flight) >= self._in_flight_max
 
     def adopt(self, versions: PeerVersions) -> None:
@@ -164,13 +167,13 @@ class ClientConnection:
         self._versions = versions
 
     def version_for(self, api: Api, *, at_most: int | None = None) -> int:
-        """The highest version of `api` that both sides have; see `PeerVersions.version_for`."""
+        """Return the highest version of `api` that both sides have; see `PeerVersions.version_for`."""
         if self._versions is None:
             raise LocalProtocolError(f"{api.name}: the peer's versions are not known yet; adopt() them first")
         return self._versions.version_for(api, at_most=at_most)
 
     def send(self, request: Request[Any], *, version: int | None = None) -> Outgoing:
-        """Encode a request and take it into account.
+        """Encode a request and count it as in flight.
 
         Raises LocalProtocolError, leaving everything as it was, if the state, the peer's versions, the
         number in flight or the version's fields do not allow it.
@@ -193,23 +196,25 @@ class ClientConnection:
         return outgoing
 
     def get_buffer(self, hint: int = -1) -> memoryview:
-        """Free room to receive into; see `FrameReceiver.get_buffer`."""
+        """Return free memory to receive into; see `FrameReceiver.get_buffer`."""
         return self._receiver.get_buffer(hint)
 
     def received(self, count: int) -> None:
-        """The driver wrote `count` bytes there."""
+        """Note that the driver wrote `count` bytes into the last buffer."""
         self._receiver.received(count)
 
     def eof(self) -> None:
-        """The peer closed. What had arrived is still handed out by `next_event`, then Disconnected."""
+        """Note that the peer closed. What had arrived is still returned by `next_event`, then
+        Disconnected.
+        """
         self._advance(ClientInput.EOF)
 
     def close(self) -> None:
-        """We close: after a timeout, or because we are done. Late answers are not looked at."""
+        """Close the connection: after a timeout, or when it is not needed. Late answers are ignored."""
         self._advance(ClientInput.CLOSE)
 
     def next_event(self) -> ReceivedResponse | Disconnected | None:
-        """The next thing that the peer did, or None until more is received.
+        """Return the next response or the end of the connection; None until more is received.
 
         Raises RemoteProtocolError if the peer broke the protocol; the connection is CLOSED then, and
         `unanswered` lists the requests that were lost.
@@ -227,7 +232,7 @@ class ClientConnection:
             raise
 
     def _check_size(self) -> None:
-        """Refuse an answer by its announced size: decoding one without records takes a second for each MB."""
+        """Refuse an answer by its announced size: decoding one without records takes a second per MB."""
         size = self._receiver.announced_bytes
         if size > ANSWER_BYTES_MAX and self._in_flight and self._in_flight[0].api.key != FETCH_KEY:
             raise RemoteProtocolError(

@@ -55,7 +55,7 @@ class Field:
         return self.since <= version and (self.until is None or version <= self.until)
 
     def context(self, outer: FieldContext) -> FieldContext:
-        """The context of this field inside the struct of `outer`."""
+        """Return the context of this field inside the struct of `outer`."""
         nullable = self.nullable_since is not None and outer.version >= self.nullable_since
         return outer.inner(self.name, nullable=nullable)
 
@@ -65,7 +65,7 @@ FIELDS: dict[type, tuple[Field, ...]] = {}
 
 
 class Struct(FieldCodec[T]):
-    """A declared class as a codec."""
+    """The codec of a declared class."""
 
     def __init__(self, kind: type[T]) -> None:
         self._kind = kind
@@ -131,7 +131,7 @@ class Struct(FieldCodec[T]):
 
 
 def _runs(fields: Iterable[Field], fuses: Callable[[Field], str]) -> Iterator[list[Field]]:
-    """Fields that fuse together with their neighbours; others alone."""
+    """Yield runs of neighbouring fields that fuse into one call; other fields alone."""
     run: list[Field] = []
     for field in fields:
         if run and not (fuses(field) and fuses(run[-1])):
@@ -180,7 +180,9 @@ def _legacy_decoder(steps: Sequence[Decoder], maker: Maker) -> Decoder:
 
 
 def _flexible_decoder(steps: Sequence[Decoder], tags: Decoder, maker: Maker, tags_maker: Maker) -> Decoder:
-    """`maker` is for the usual empty tag buffer, `tags_maker` for values that include the tagged fields."""
+    """Return a decoder; `maker` is for the usual empty tag buffer, `tags_maker` for values with tagged
+    fields.
+    """
     kind, pick, shared, fresh = maker.kind, maker.pick, maker.shared, maker.fresh
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:
@@ -208,7 +210,7 @@ def _flexible_decoder(steps: Sequence[Decoder], tags: Decoder, maker: Maker, tag
 
 
 def _flat_decoder(plain: Sequence[Field], maker: Maker, careful: Decoder, context: FieldContext) -> Decoder:
-    """A struct of fixed width, the usual element of an array: one call reads it.
+    """Return a decoder for a struct of fixed width, the usual element of an array: one call reads it.
 
     Tags on the wire, and a message that ends too early, are left to the careful decoder.
     """
@@ -228,7 +230,7 @@ def _flat_decoder(plain: Sequence[Field], maker: Maker, careful: Decoder, contex
 
 
 def _nullable_decoder(present: Decoder, context: FieldContext) -> Decoder:
-    """A struct behind a byte that is negative for null."""
+    """Return a decoder for a struct behind a byte that is negative for null."""
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:
         if position >= len(view):
@@ -242,7 +244,7 @@ def _nullable_decoder(present: Decoder, context: FieldContext) -> Decoder:
 
 
 def _reading_steps(plain: Sequence[Field], context: FieldContext) -> Iterator[Decoder]:
-    """The steps that append one value per field, in wire order."""
+    """Yield the steps that append one value per field, in wire order."""
     for run in _runs(plain, lambda field: field.codec.unpack):
         if len(run) == 1:
             yield run[0].codec.decoder(run[0].context(context))
@@ -252,7 +254,7 @@ def _reading_steps(plain: Sequence[Field], context: FieldContext) -> Iterator[De
 
 
 def _tags_decoder(tagged: Sequence[Field], context: FieldContext) -> Decoder:
-    """The tag buffer: known tags into their fields, unknown ones skipped, the rest default."""
+    """Return a decoder for the tag buffer: known tags go into their fields, unknown ones are skipped."""
     label, budget = context.inner("tags").label, context.budget
     readers = {field.tag: field.codec.decoder(field.context(context)) for field in tagged}
 
@@ -292,7 +294,7 @@ def _whole(read: Decoder, view: memoryview, position: int, label: str) -> object
 
 
 def _writing_steps(plain: Sequence[Field], context: FieldContext) -> Iterator[WritingStep]:
-    """Pairs of what to take from the object and how to write it."""
+    """Yield pairs: what to take from the object, and how to write it."""
     for run in _runs(plain, lambda field: field.codec.pack):
         if len(run) == 1:
             yield attrgetter(run[0].name), run[0].codec.encoder(run[0].context(context))
@@ -324,7 +326,7 @@ def _run_encoder(run: Sequence[Field], context: FieldContext) -> Encoder:
 
 
 def _absence_step(lost: Sequence[Field], context: FieldContext) -> WritingStep:
-    """Refuse a value that this version would drop in silence."""
+    """Return a step that refuses a value which this version would silently drop."""
     defaults = tuple(field.make_default() for field in lost)
     wanted = defaults if len(lost) > 1 else defaults[0]
     get = attrgetter(*(field.name for field in lost))
@@ -347,7 +349,7 @@ def _tuple_getter(fields: Sequence[Field]) -> Getter:
 
 
 def _tags_encoder(tagged: Sequence[Field], context: FieldContext) -> Encoder:
-    """The tag buffer: only values that are not the default are sent."""
+    """Return an encoder for the tag buffer: only values that are not the default are sent."""
     defaults = tuple(field.make_default() for field in tagged)
     writers = [(field.tag or 0, field.codec.encoder(field.context(context))) for field in tagged]
 

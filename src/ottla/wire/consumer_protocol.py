@@ -89,7 +89,7 @@ def encode_subscription(subscription: Subscription, version: int = NEWEST) -> by
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Decode a subscription. Raises RemoteProtocolError if the bytes are none."""
+    """Decode a subscription. Raises RemoteProtocolError if the bytes are not a subscription."""
     version = _version(data, "subscription")
     try:
         fields = decode_value(_SubscriptionBytes, data[_VERSION.size :], version)

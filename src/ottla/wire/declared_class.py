@@ -15,7 +15,7 @@ C = TypeVar("C", bound=type)
 T = TypeVar("T")
 
 _FRESH = object()
-"""Stands for a default that every object gets anew."""
+"""Marks a default that is a new object each time."""
 
 
 class Default:
@@ -29,7 +29,7 @@ class Default:
 
 
 def declared_class(kind: C, defaults: Mapping[str, Default], *, frozen: bool) -> C:
-    """A class like `kind` whose objects have the fields of `defaults`, in this order."""
+    """Return a class like `kind` whose objects have the fields of `defaults`, in this order."""
     names = tuple(defaults)
     namespace = {
         name: entry
@@ -47,7 +47,7 @@ def declared_class(kind: C, defaults: Mapping[str, Default], *, frozen: bool) ->
 
 
 def replaced(message: T, **changes: object) -> T:
-    """A copy of an object with some fields changed."""
+    """Return a copy of an object with some fields changed."""
     kind = type(message)
     names: Sequence[str] = kind.__match_args__  # type: ignore[attr-defined]
     return kind(**(dict(zip(names, _VALUES[kind](message), strict=True)) | changes))
@@ -64,7 +64,7 @@ def _values_getter(names: Sequence[str]) -> Callable[[object], tuple[object, ...
 
 
 def _constructor(kind: type, defaults: Mapping[str, Default], *, frozen: bool) -> Callable[..., None]:
-    """`__init__` with a parameter for each field, by position or by name."""
+    """Return `__init__` with a parameter for each field, by position or by name."""
     scope: dict[str, Any] = {"_FRESH": _FRESH}
     parameters, body = [], []
     for name, default in defaults.items():

@@ -1,4 +1,6 @@
-"""What client and server have to agree on about a single request and its answer, beyond the bytes."""
+"""The facts of one request that client and server need besides its bytes: whether it is answered,
+and its id.
+"""
 
 from __future__ import annotations
 
@@ -32,5 +34,5 @@ def expects_response(request: Request[Any]) -> bool:
 
 
 def following(correlation_id: int) -> int:
-    """The next correlation id; int32 on the wire, and kept from going negative when it wraps."""
+    """Return the next correlation id; an int32, which wraps to 0 and is never negative."""
     return (correlation_id + 1) & CORRELATION_ID_MAX

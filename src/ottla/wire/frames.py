@@ -32,7 +32,7 @@ CHUNK_BYTES = 4096
 """First chunk of a connection: one page, since a broker holds thousands of idle connections."""
 
 ROOM_BYTES_MIN = 512
-"""Less free room than this is not worth a system call, unless it completes the frame."""
+"""With less free room than this a read is not worth a system call, unless it completes the frame."""
 
 GROWTH = 4
 """New chunk : received part. With 4, growing to N bytes moves at most 4/3 N in all, and a peer that stops
@@ -43,7 +43,7 @@ _SIZE_BYTES = _SIZE.size
 _SIZE_MAX = 2**31 - 1
 
 SIZE_ROOM = bytes(_SIZE_BYTES)
-"""Goes in front of a message that will be sealed, so that its size lands in the same buffer as its header."""
+"""Goes in front of a message that will be sealed, so that its size is in the same buffer as its header."""
 
 # What the first four bytes are when the peer speaks something else: the usual wrong-port mistakes.
 _STRANGERS: tuple[tuple[bytes, str], ...] = (
@@ -91,7 +91,9 @@ class FrameReceiver:
         self._frame_bytes_max = frame_bytes_max
 
     def get_buffer(self, hint: int = -1) -> memoryview:
-        """Free room to receive into, never empty; `hint` is the room wanted if a new chunk is due."""
+        """Return free memory to receive into, never empty; `hint` is the size wanted if a new chunk is
+        needed.
+        """
         free_bytes = len(self._chunk) - self._end
         if free_bytes < ROOM_BYTES_MIN:
             lacking_bytes = self._lacking_bytes()
@@ -100,7 +102,8 @@ class FrameReceiver:
         return self._chunk[self._end :]
 
     def make_room(self) -> None:
-        """Between frames: have room for one as large as the last ones, which is then received in one piece.
+        """Between frames, make room for a frame as large as the last ones, so that it is received in one
+        piece.
 
         For drivers that know that bytes have arrived; a connection that waits should hold less.
         """
@@ -109,7 +112,7 @@ class FrameReceiver:
             self._replace_chunk(0, usual_bytes + ROOM_BYTES_MIN)
 
     def received(self, count: int) -> None:
-        """The driver wrote `count` bytes to the start of the buffer of the last `get_buffer`."""
+        """Note that the driver wrote `count` bytes to the start of the last buffer of `get_buffer`."""
         if not 0 <= count <= len(self._chunk) - self._end:
             raise LocalProtocolError(
                 f"received({count}) does not fit into the {len(self._chunk) - self._end} bytes handed out"
@@ -117,7 +120,7 @@ class FrameReceiver:
         self._end += count
 
     def next_frame(self) -> memoryview | None:
-        """The next whole frame, or None until more is received."""
+        """Return the next whole frame, or None until more is received."""
         size = self._announced_bytes()
         begin = self._start + _SIZE_BYTES
         if size is None or begin + size > self._end:
@@ -142,12 +145,17 @@ class FrameReceiver:
         return len(self._chunk)
 
     def release(self) -> None:
-        """Give the chunk back; what came of the next frame is lost. Frames that were handed out stay."""
+        """Release the chunk; the received part of the next frame is lost.
+
+        Frames that were handed out stay valid.
+        """
         self._chunk = memoryview(b"")
         self._start = self._end = 0
 
     def eof(self) -> None:
-        """The peer closed. Raises if that cut a frame; whole frames may be fetched before or after."""
+        """Note that the peer closed. Raises if that cut a frame; whole frames may be fetched
+        before or after.
+        """
         rest = self._start
         size = self._size_at(rest)
         while size is not None and rest + _SIZE_BYTES + size <= self._end:
@@ -165,7 +173,9 @@ class FrameReceiver:
         return self._size_at(self._start)
 
     def _size_at(self, position: int) -> int | None:
-        """Size of the frame that starts there, checked; None while its four bytes are not all here."""
+        """Return the size of the frame that starts there, checked; None while its four bytes have not all
+        arrived.
+        """
         if self._end - position < _SIZE_BYTES:
             return None
         size: int = _SIZE.unpack_from(self._chunk, position)[0]
@@ -176,7 +186,7 @@ class FrameReceiver:
         return size
 
     def _lacking_bytes(self) -> int:
-        """How many bytes complete the current frame; between frames, as many as are worth a call."""
+        """Return how many bytes complete the current frame; between frames, as many as are worth a call."""
         size = self._announced_bytes()
         if size is None:
             return ROOM_BYTES_MIN

@@ -22,7 +22,7 @@ from ottla.wire.strings import STRING_LIMIT_BYTES
 
 API_VERSIONS_KEY = 18
 TAGS_MAX = 1000
-"""Nobody defines any; a million of them would only be work."""
+"""The limit for tags of a header: none are defined, and a million of them would only cost time."""
 
 _REQUEST = struct.Struct(">hhih")
 _CORRELATION = struct.Struct(">i")
@@ -39,7 +39,7 @@ class RequestHeader:
 
 
 def encode_request_header(api: Api, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """The bytes before a request of `api`."""
+    """Return the bytes before a request of `api`."""
     name = b"" if client_id is None else client_id.encode()
     if len(name) > STRING_LIMIT_BYTES:
         raise LocalProtocolError(f"client id of {len(name)} bytes, at most {STRING_LIMIT_BYTES}")
@@ -74,18 +74,18 @@ def decode_request_header(data: Buffer) -> tuple[RequestHeader, memoryview]:
 
 
 def request_body(api: Api, version: int, rest: memoryview) -> memoryview:
-    """The message itself, from what `decode_request_header` left over."""
+    """Return the message itself, from the rest that `decode_request_header` returned."""
     return _after_tags(rest, "request header") if api.flexible(version) else rest
 
 
 def encode_response_header(api: Api, version: int, correlation_id: int) -> bytes:
-    """The bytes before a response of `api`."""
+    """Return the bytes before a response of `api`."""
     head = _CORRELATION.pack(correlation_id)
     return head + b"\0" if _tagged_response(api, version) else head
 
 
 def decode_correlation_id(data: Buffer) -> int:
-    """Which request a response answers; this much can be read without knowing its API."""
+    """Return which request a response answers; this can be read without knowing its API."""
     view = memoryview(data)
     if len(view) < _CORRELATION.size:
         raise truncated("response header", view, 0, _CORRELATION.size)
@@ -94,7 +94,7 @@ def decode_correlation_id(data: Buffer) -> int:
 
 
 def response_body(api: Api, version: int, data: Buffer) -> memoryview:
-    """The message itself, from a whole response frame whose correlation id has been read."""
+    """Return the message itself, from a whole response frame whose correlation id has been read."""
     rest = memoryview(data)[_CORRELATION.size :]
     return _after_tags(rest, "response header") if _tagged_response(api, version) else rest
 

@@ -1,4 +1,6 @@
-"""The new leader of a partition (KIP-951), in Produce and Fetch responses of a broker that is not it."""
+"""The new leader of a partition (KIP-951), in Produce and Fetch responses of a broker that does
+not lead it.
+"""
 
 from __future__ import annotations
 

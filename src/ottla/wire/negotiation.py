@@ -49,7 +49,7 @@ PROBE_GROUP = "ottla-version-probe"
 
 
 class Probe(StrEnum):
-    """The request that the peer has to answer; the machine's state."""
+    """The states of the discovery: the request that the peer has to answer."""
 
     NOTHING = "nothing"
     NEWEST = "ApiVersions in our newest version"
@@ -66,7 +66,7 @@ class Probe(StrEnum):
 
 
 class ProbeOutcome(StrEnum):
-    """How the peer reacted; the machine's input."""
+    """The events of the discovery: how the peer reacted."""
 
     START = "start"
     PINNED = "the user knows"
@@ -95,7 +95,7 @@ TRANSITIONS: Mapping[Probe, Mapping[ProbeOutcome, Probe]] = {
         ProbeOutcome.ANSWERED: Probe.SETTLED,
         ProbeOutcome.REFUSED: Probe.FAILED,
         ProbeOutcome.CLOSED: Probe.OLDEST,
-        ProbeOutcome.SILENT: Probe.FAILED,  # it has ApiVersions, so it is slow and not old
+        ProbeOutcome.SILENT: Probe.FAILED,  # the peer has ApiVersions, so it is slow and not old
     },
     Probe.OLDEST: {
         ProbeOutcome.ANSWERED: Probe.SETTLED,
@@ -126,7 +126,7 @@ _GENERATION_BY_PROBE = {
 
 
 class ProbeLink(Enum):
-    """Which connection a question goes to."""
+    """The connection that a question goes to."""
 
     SAME = "the present connection"
     NEW = "a new connection; drop the present one"
@@ -134,7 +134,7 @@ class ProbeLink(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Send `request` in `version` on `link`, then report what came of it."""
+    """Send `request` in `version` on `link`, then report the outcome."""
 
     request: Request[Any]
     version: int
@@ -143,7 +143,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class VersionsSettled:
-    """The versions are known. The connection that the last answer came on is in order and may be used."""
+    """The versions are known. The connection of the last answer may be used further."""
 
     versions: PeerVersions
 
@@ -176,14 +176,14 @@ class Discovery:
         self._history: list[str] = []
 
     def start(self) -> Plan:
-        """The first step, on a new connection."""
+        """Return the first step, on a new connection."""
         if self._pin is not None:
             self._advance(ProbeOutcome.PINNED)
             return VersionsSettled(self._pin)
         return self._next(ProbeOutcome.START)
 
     def answered(self, response: Response) -> Plan:
-        """The peer answered the question; what the answer says is looked at here."""
+        """Process the peer's answer, and return the next step."""
         if self._probe in _GENERATION_BY_PROBE:
             self._answered = self._probe
             return self._next(ProbeOutcome.ANSWERED)
@@ -201,11 +201,11 @@ class Discovery:
         return VersionsSettled(advertised(response))
 
     def closed(self) -> Plan:
-        """The peer closed the connection instead of answering."""
+        """Note that the peer closed the connection instead of answering. Returns the next step."""
         return self._next(ProbeOutcome.CLOSED)
 
     def silent(self) -> Plan:
-        """No answer came within the driver's patience."""
+        """Note that no answer came in time. Returns the next step."""
         return self._next(ProbeOutcome.SILENT)
 
     def _advance(self, outcome: ProbeOutcome) -> None:
@@ -244,7 +244,7 @@ class Discovery:
 
 
 def _version_offered(response: ApiVersionsResponse, refused: int) -> int:
-    """The ApiVersions version to ask in next: the peer's newest below the refused one, else 0."""
+    """Return the ApiVersions version to ask in next: the peer's newest below the refused one, else 0."""
     key = ApiVersionsRequest.API.key
     offers = [
         VersionRange(row.min_version, row.max_version) for row in response.api_keys if row.api_key == key

@@ -1,4 +1,5 @@
-"""What codecs are, and the bounds-checked ground they share: varints, lengths, numbers of fixed width.
+"""The interface of codecs, and the bounds-checked parts that they share: varints, lengths, numbers of fixed
+width.
 
 A codec makes decoders and encoders: closures for one `FieldContext` (a field of one message in one version)
 in which everything known beforehand is decided: compact or legacy lengths, whether null is allowed, the text
@@ -33,14 +34,14 @@ ZERO_UUID = bytes(16)
 
 
 class EncodeSink(bytearray):
-    """Bytes under construction; `cuts` remembers where the caller's own buffers belong between them."""
+    """Bytes under construction; `cuts` remembers the positions of the caller's own buffers between them."""
 
     __slots__ = ("cuts",)
 
     cuts: list[tuple[int, Buffer]]
 
     def parts(self) -> list[Buffer]:
-        """The message as buffers in wire order; the ones in `cuts` are the caller's objects themselves."""
+        """Return the message as buffers in wire order; those in `cuts` are the caller's own objects."""
         if not self.cuts:
             return [self]
         parts: list[Buffer] = []
@@ -64,13 +65,14 @@ def sink(prefix: bytes = b"") -> EncodeSink:
 
 
 class LongRequest(Exception):
-    """A request has more elements than can be decoded at once: its decoding takes milliseconds."""
+    """A request has more elements than are decoded at once: decoding it takes milliseconds."""
 
 
 class DecodeBudget:
     """How many list elements and tags one message may have in all; used up while it is decoded.
 
-    An element of two bytes becomes an object of a hundred, and work for a handler: bytes alone are no limit.
+    An element of two bytes becomes an object of a hundred bytes, and work for a handler: so bytes alone are
+    not a sufficient limit.
     """
 
     __slots__ = ("_at_once", "_left", "count_max")
@@ -80,11 +82,11 @@ class DecodeBudget:
         self._at_once = at_once
 
     def begin(self) -> None:
-        """Another message."""
+        """Start counting for another message."""
         self._left = self.count_max
 
     def take(self, count: int, label: str) -> None:
-        """Called before `count` elements are read."""
+        """Count `count` elements before they are read. Raises if that is too many."""
         self._left -= count
         if self._left < 0:
             if self._at_once:
@@ -94,7 +96,7 @@ class DecodeBudget:
 
 @dataclass(frozen=True, slots=True)
 class FieldContext:
-    """Where a codec is used: one field of one message version."""
+    """The place where a codec is used: one field of one message version."""
 
     label: str
     version: int
@@ -121,23 +123,23 @@ class FieldCodec(ABC, Generic[T]):
 
     @abstractmethod
     def zero(self) -> T:
-        """The value of a field that was not set."""
+        """Return the value of a field that was not set."""
 
     @abstractmethod
     def minimum_bytes(self, context: FieldContext) -> int:
-        """The fewest bytes that a value takes; bounds the count of an array before it is read."""
+        """Return the fewest bytes that a value takes; this limits the count of an array before it is read."""
 
     @abstractmethod
     def decoder(self, context: FieldContext) -> Decoder:
-        """A closure that reads one value."""
+        """Return a closure that reads one value."""
 
     @abstractmethod
     def encoder(self, context: FieldContext) -> Encoder:
-        """A closure that writes one value."""
+        """Return a closure that writes one value."""
 
 
 def truncated(label: str, view: memoryview, position: int, needed: int) -> RemoteProtocolError:
-    """The error for a value that would end after the message."""
+    """Return the error for a value that would end after the message."""
     remain = max(0, len(view) - position)
     return RemoteProtocolError(f"{label}: needs {needed} bytes at position {position}, but {remain} remain")
 
@@ -178,7 +180,7 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 def length_reader(context: FieldContext, legacy_format: str, limit: int) -> LengthReader:
-    """A closure that reads a length, -1 for null, and refuses what the field does not allow."""
+    """Return a closure that reads a length, -1 for null, and refuses what the field does not allow."""
     label, lowest = context.label, -1 if context.nullable else 0
     legacy = struct.Struct(legacy_format)
 
@@ -205,7 +207,7 @@ def length_reader(context: FieldContext, legacy_format: str, limit: int) -> Leng
 
 
 def length_writer(context: FieldContext, legacy_format: str) -> Callable[[bytearray, int], None]:
-    """A closure that writes a length."""
+    """Return a closure that writes a length."""
     pack = struct.Struct(legacy_format).pack
 
     def write_legacy(out: bytearray, length: int) -> None:
@@ -224,7 +226,7 @@ def write_compact(out: bytearray, length: int) -> None:
 
 
 def null_bytes(context: FieldContext, legacy_width: int) -> bytes:
-    """How null is written here; empty where it cannot be."""
+    """Return how null is written here; b"" if it cannot be written."""
     if not context.nullable:
         return b""
     return b"\0" if context.flexible else b"\xff" * legacy_width
@@ -268,7 +270,7 @@ class Fixed(FieldCodec[T]):
 
 
 def fixed_decoder(label: str, struct_format: str) -> Decoder:
-    """A closure that reads neighbouring fixed-width values in one call."""
+    """Return a closure that reads neighbouring fixed-width values in one call."""
     compiled = struct.Struct(struct_format)
     unpack_from, size = compiled.unpack_from, compiled.size
 
@@ -283,7 +285,7 @@ def fixed_decoder(label: str, struct_format: str) -> Decoder:
 
 
 class Uuid(Fixed[bytes]):
-    """16 bytes. `struct` would pad or cut other lengths without a word, so writing checks for itself."""
+    """16 bytes. `struct` would silently pad or cut other lengths, so writing checks the length."""
 
     def __init__(self) -> None:
         super().__init__("16s", "", ZERO_UUID)

@@ -18,7 +18,7 @@ from ottla.wire.schema import Api, Request
 
 
 def api(key: int) -> Api:
-    """The API of `key`; an unknown key is the peer's mistake."""
+    """Return the API of `key`. Raises RemoteProtocolError for an unknown key."""
     try:
         return apis()[key]
     except KeyError:
@@ -27,7 +27,7 @@ def api(key: int) -> Api:
 
 @cache
 def apis() -> Mapping[int, Api]:
-    """All APIs, in the order of their keys."""
+    """Return all APIs, in the order of their keys."""
     declared_apis = sorted((api for module in modules() for api in declared(module)), key=lambda api: api.key)
     by_key = {api.key: api for api in declared_apis}
     if len(by_key) != len(declared_apis):

@@ -81,7 +81,7 @@ def array(element: FieldCodec[T] | type[T]) -> FieldCodec[list[T]]:
 
 
 class _ZeroOfType:
-    """Stands for "the type's zero" where None is a possible default."""
+    """Marks "the type's zero" where None is a possible default."""
 
 
 _ZERO = _ZeroOfType()
@@ -171,7 +171,7 @@ def value(kind: C) -> C:
 
 
 def fields(kind: type) -> tuple[Field, ...]:
-    """The field table of a declared class, for documentation and tests."""
+    """Return the field table of a declared class, for documentation and tests."""
     return FIELDS[kind]
 
 
@@ -207,13 +207,13 @@ class ProtocolMessage:
 
 
 class Response(ProtocolMessage):
-    """What a broker answers."""
+    """An answer of a broker."""
 
     __slots__ = ()
 
 
 class Request(ProtocolMessage, Generic[R]):
-    """What a client asks; `R` is the type of the answer."""
+    """A request of a client; `R` is the type of its response."""
 
     __slots__ = ()
 
@@ -257,11 +257,14 @@ def response(request_kind: type[Request[Any]]) -> Callable[[K], K]:
 # --- use ------------------------------------------------------------------------------------------------
 
 REQUEST_COUNT_MAX = 100_000
-"""Elements of all lists of a request. Topics or partitions that a client asks for at once are far fewer; a
-peer that sends 50 million empty names in its 100 MB must not cost gigabytes and minutes."""
+"""The limit for the elements of all lists of a request.
+
+Real requests have far fewer; a peer that sends 50 million empty names in its 100 MB must not cost gigabytes
+and minutes.
+"""
 
 REQUEST_COUNT_AT_ONCE = 2000
-"""Elements that a server decodes at once: some two milliseconds."""
+"""How many elements a server decodes at once: some two milliseconds."""
 
 _DECODERS: dict[tuple[type[ProtocolMessage], int], Decoder] = {}
 _DECODERS_AT_ONCE: dict[tuple[type[ProtocolMessage], int], Decoder] = {}
@@ -303,7 +306,7 @@ def decode_prefix(kind: type[M], version: int, data: Buffer) -> tuple[M, int]:
 
 
 def decode_at_once(kind: type[M], version: int, view: memoryview) -> M:
-    """Read the request at the start of `view`. Raises LongRequest instead of taking long."""
+    """Read the request at the start of `view`. Raises LongRequest if that would take long."""
     try:
         run = _DECODERS_AT_ONCE[kind, version]
     except KeyError:

@@ -46,11 +46,14 @@ from ottla.wire.transitions import advance
 from ottla.wire.versions import VersionRange
 
 IN_FLIGHT_MAX = 100
-"""Idempotent producers pipeline 5, librdkafka with acks=0 far more; each may hold one batch in memory."""
+"""How many calls may be in flight.
+
+Idempotent producers pipeline 5, librdkafka with acks=0 far more; each may hold one batch in memory.
+"""
 
 
 class ServerState(StrEnum):
-    """Where the connection stands."""
+    """The states of a connection."""
 
     OPEN = "open"
     ENDING = "closed by the peer"
@@ -58,7 +61,7 @@ class ServerState(StrEnum):
 
 
 class ServerInput(StrEnum):
-    """What can happen to it."""
+    """The events that change the state."""
 
     CALL = "call"
     RESPOND = "respond"
@@ -113,7 +116,7 @@ class ServedApis:
         object.__setattr__(self, "_apis", {key: known[key] for key in self.ranges})
 
     def find(self, header: RequestHeader) -> Api | None:
-        """The API that is called; None for ApiVersions in a version that is not served.
+        """Return the API of a call; None for ApiVersions in a version that is not served.
 
         Raises RemoteProtocolError for anything else that is not served.
         """
@@ -131,7 +134,9 @@ class ServedApis:
 
 
 ShortCut = Callable[[memoryview, int], bool]
-"""Given a frame and the sequence it would have: True takes the call, to be ended by `finish`."""
+"""Called with a frame and its sequence number. Returns True if it takes the call, which `finish`
+then ends.
+"""
 
 
 class ReceivedRequest(NamedTuple):
@@ -160,7 +165,7 @@ class LongCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClientDisconnected:
-    """The peer closed the connection between two frames, and all that it sent has been handed out."""
+    """The peer closed the connection between two frames, and everything that it sent has been handed out."""
 
 
 class ServerConnection:
@@ -189,43 +194,47 @@ class ServerConnection:
 
     @property
     def state(self) -> ServerState:
-        """Where the connection stands."""
+        """The state of the connection."""
         return self._state
 
     @property
     def in_flight_count(self) -> int:
-        """Calls handed out whose answers have not left."""
+        """The number of calls that were handed out and whose answers were not written yet."""
         return self._sequence_in - self._sequence_out
 
     @property
     def is_full(self) -> bool:
-        """Whether the driver should stop reading; `next_event` continues once the next answer has left."""
+        """Whether the driver should stop reading; `next_event` continues when the next answer was written."""
         return self._sequence_in - self._sequence_out >= self._in_flight_max
 
     @property
     def partial_bytes(self) -> int:
-        """Bytes that were received and not handed out: mostly of a frame that is not whole."""
+        """Bytes that were received and not handed out: mostly of an incomplete frame."""
         return self._receiver.partial_bytes
 
     def get_buffer(self, hint: int = -1) -> memoryview:
-        """Free room to receive into; see `FrameReceiver.get_buffer`."""
+        """Return free memory to receive into; see `FrameReceiver.get_buffer`."""
         return self._receiver.get_buffer(hint)
 
     def received(self, count: int) -> None:
-        """The driver wrote `count` bytes there."""
+        """Note that the driver wrote `count` bytes into the last buffer."""
         self._receiver.received(count)
 
     def eof(self) -> None:
-        """The peer closed. What had arrived is still handed out by `next_event`, then ClientDisconnected."""
+        """Note that the peer closed.
+
+        What had arrived is still returned by `next_event`, then ClientDisconnected.
+        """
         self._advance(ServerInput.EOF)
 
     def close(self) -> None:
-        """We close. Answers that come later are dropped, and the memory for requests is given back."""
+        """Close the connection. Later answers are dropped, and the memory for requests is released."""
         self._advance(ServerInput.CLOSE)
         self._receiver.release()
 
     def next_event(self) -> ReceivedRequest | LongCall | ClientDisconnected | None:
-        """The next thing that the peer did, or None until more is received or, if full, answered.
+        """Return the next call or the end of the connection; None until more is received or, if full,
+        answered.
 
         May add output (see `take_output`). Raises RemoteProtocolError if the peer broke the protocol or
         asked for an API or version that is not served; the connection is CLOSED then.
@@ -248,7 +257,7 @@ class ServerConnection:
         return None
 
     def respond(self, call: ReceivedRequest, message: Response) -> None:
-        """Answer a call, in any order; also one that expects no response, to end it.
+        """Answer a call, in any order. A call that expects no response is ended in the same way.
 
         Raises LocalProtocolError for a second answer, for one of another type and for values that the
         call's version cannot carry; the call is then still open.
@@ -263,13 +272,13 @@ class ServerConnection:
         self.finish(call.sequence, encoded_answer(call, message))
 
     def take_output(self) -> list[Buffer]:
-        """What is to be written now, in this order; it is the driver's from here on."""
+        """Return what is to be written now, in this order; it belongs to the driver from then on."""
         output, self._output = self._output, []
         self.output_bytes = 0
         return output
 
     def call_of(self, frame: memoryview, sequence: int) -> ReceivedRequest:
-        """The call of a frame that the short cut took and cannot answer itself, or of a long call.
+        """Return the call of a frame that the short cut took and cannot answer, or of a long call.
 
         Any thread may call it. Raises RemoteProtocolError.
         """
@@ -298,7 +307,7 @@ class ServerConnection:
         sequence: int,
         decode: Callable[[type[Request[Any]], int, memoryview], Request[Any]],
     ) -> ReceivedRequest | RequestHeader:
-        """The call, or only its header where ApiVersions is asked in a version that is not served."""
+        """Return the call, or only its header if ApiVersions is called in a version that is not served."""
         header, rest = decode_request_header(frame)
         api = self._served.find(header)
         if api is None:
@@ -327,7 +336,7 @@ class ServerConnection:
         self._sequence_in += 1
 
     def finish(self, sequence: int, parts: list[Buffer]) -> None:
-        """End a call by the bytes of its answer; `respond` does it for calls that were handed out."""
+        """End a call with the bytes of its answer. For calls that were handed out, `respond` does it."""
         if sequence == self._sequence_out and not self._answers:
             self._let_leave(parts)
             return
@@ -353,11 +362,12 @@ class ServerConnection:
     def _advance(self, what: ServerInput) -> None:
         self._state = advance(TRANSITIONS, self._state, what)
         if self._state is ServerState.CLOSED:
-            self._answers.clear()  # a long poll may keep this object, but need not keep what waited behind it
+            # A long poll may keep this object, but must not keep the calls that waited for it.
+            self._answers.clear()
 
 
 def encoded_answer(call: ReceivedRequest, message: Response) -> list[Buffer]:
-    """The bytes of an answer, for `ServerConnection.finish`. Any thread may call it.
+    """Return the bytes of an answer, for `ServerConnection.finish`. Any thread may call it.
 
     Raises LocalProtocolError for an answer of another type or that the call's version cannot carry.
     """

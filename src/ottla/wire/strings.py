@@ -33,7 +33,7 @@ STRING_LIMIT_BYTES = 0x7FFF
 BYTES_LIMIT = 0x7FFF_FFFF
 # Readers of 0 to 255 bytes: for short strings twice as fast as a slice, and they check the bounds.
 _TAKE = [struct.Struct(f"{length}s").unpack_from for length in range(256)]
-# What a hot path may meet; it then leaves the case to the careful path, which finds and names the fault.
+# Errors of the fast path; the slow path then finds and names the fault.
 _FAULTS = (IndexError, struct.error, UnicodeDecodeError)
 _BYTES = (bytes, bytearray)
 
@@ -121,7 +121,7 @@ def _careful_string_decoder(context: FieldContext) -> Decoder:
 
 
 class Blob(FieldCodec[T]):
-    """Opaque bytes: copied when `copies`, else handed over as the buffers they are (record sets)."""
+    """Opaque bytes: copied if `copies`, else passed on as the same buffers (record sets)."""
 
     def __init__(self, zero: T, *, copies: bool) -> None:
         self._zero = zero

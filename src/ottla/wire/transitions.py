@@ -19,7 +19,7 @@ I = TypeVar("I", bound=StrEnum)  # noqa: E741 - the alphabet of the machine
 
 
 def advance(table: Mapping[S, Mapping[I, S]], state: S, event: I) -> S:
-    """The state after `event`; raises LocalProtocolError when the table has no such row."""
+    """Return the state after `event`. Raises LocalProtocolError if the table has no such row."""
     row = table[state]
     after = row.get(event)
     if after is None:

@@ -75,7 +75,7 @@ class PeerVersions:
     features: Mapping[str, int] = field(default_factory=dict)
 
     def version_for(self, api: Api, *, at_most: int | None = None) -> int:
-        """The highest version common to us and the peer, not above `at_most`.
+        """Return the highest version common to us and the peer, not above `at_most`.
 
         Raises LocalProtocolError if there is none: sending anything would be misread by the peer.
         """
@@ -100,7 +100,10 @@ class PeerVersions:
 
 
 def advertised(response: ApiVersionsResponse) -> PeerVersions:
-    """What a broker says of itself, with Produce put right. Keys that we do not know are never looked up."""
+    """Return the versions that a broker lists, with Produce corrected.
+
+    Keys that we do not know are never looked up.
+    """
     ranges = {row.api_key: VersionRange(row.min_version, row.max_version) for row in response.api_keys}
     fetch, produce = ranges.get(FetchRequest.API.key), ranges.get(ProduceRequest.API.key)
     if fetch and produce and fetch.oldest >= _FETCH_OLDEST_OF_KAFKA_4:
@@ -155,12 +158,12 @@ does not have is parsed as version 0 and answered so, hence these must never be 
 
 
 def probed(generation: str) -> PeerVersions:
-    """The versions of a generation that probing has found."""
+    """Return the versions of a generation that probing has found."""
     return PeerVersions(GENERATIONS[generation], VersionsOrigin.PROBED, generation)
 
 
 def pinned(version: str) -> PeerVersions:
-    """The versions of the broker that the user says it is: "0.8.2", "0.9.0.1", ….
+    """Return the versions of the broker version that the user has set: "0.8.2", "0.9.0.1", ….
 
     Raises ConfigError for any other; brokers since 0.10 need no pin, they list their versions.
     """

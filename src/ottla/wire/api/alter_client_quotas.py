@@ -1,4 +1,4 @@
-"""AlterClientQuotas, key 49: set or remove quotas; a name of null is what holds for all without their own."""
+"""AlterClientQuotas, key 49: set or remove quotas; a name of null is the default entity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""AlterConfigs, key 33: replace all settings of a resource; what is not named returns to its default."""
+"""AlterConfigs, key 33: replace all settings of a resource; settings that are not named return to their
+defaults.
+"""
 
 from __future__ import annotations
 

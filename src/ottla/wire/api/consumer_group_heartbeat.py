@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat, key 68: a member of a group whose broker assigns says what it has, and learns more.
+"""ConsumerGroupHeartbeat, key 68: a member reports its partitions, and gets its assignment from the broker.
 
 Version notes: flexible from the start. 1 adds subscriptions by a regular expression, and the member chooses
 its own id. A field that is None has not changed since the member's last heartbeat.

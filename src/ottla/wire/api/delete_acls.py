@@ -1,4 +1,4 @@
-"""DeleteAcls, key 31: delete the rules that filters mean.
+"""DeleteAcls, key 31: delete the rules that match filters.
 
 Version notes: 1 has pattern types (prefixes).
 """

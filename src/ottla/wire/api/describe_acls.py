@@ -1,4 +1,4 @@
-"""DescribeAcls, key 29: the rules that a filter means.
+"""DescribeAcls, key 29: the rules that match a filter.
 
 Version notes: 1 has pattern types (prefixes).
 """

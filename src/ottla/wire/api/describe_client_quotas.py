@@ -1,7 +1,6 @@
-"""DescribeClientQuotas, key 48: how much users, clients and addresses may send and ask for.
+"""DescribeClientQuotas, key 48: the quotas of users, clients and addresses.
 
-A filter matches a name (0), what holds for all without a name of their own (1), or anything (2). Entries are
-null with an error.
+A filter matches a name (0), the default entity (1), or any name (2). Entries are null with an error.
 """
 
 from __future__ import annotations

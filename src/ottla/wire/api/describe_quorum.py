@@ -1,4 +1,4 @@
-"""DescribeQuorum, key 55: who keeps the metadata of the cluster.
+"""DescribeQuorum, key 55: which brokers keep the metadata of the cluster.
 
 Version notes: flexible from the start. 1 adds times, 2 directory ids, error texts and where the voters
 listen.

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions, key 75: topics and their partitions, page by page.
 
 Version notes: flexible from the start. An empty list asks for all topics. A cursor says where the next answer
-goes on; an answer without one is the last.
+continues; an answer without one is the last.
 """
 
 from __future__ import annotations

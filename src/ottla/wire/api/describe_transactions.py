@@ -1,4 +1,6 @@
-"""DescribeTransactions, key 65: the state of transactional ids, and the partitions of what is open."""
+"""DescribeTransactions, key 65: the state of transactional ids, and the partitions of their open
+transactions.
+"""
 
 from __future__ import annotations
 

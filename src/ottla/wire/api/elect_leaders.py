@@ -1,4 +1,4 @@
-"""ElectLeaders, key 43: let the preferred brokers lead, or any that is left.
+"""ElectLeaders, key 43: make the preferred replicas leaders, or any replica that is left.
 
 Version notes: 1 names the kind of election (0 preferred, 1 unclean) and has an error for the whole response.
 None asks for all partitions.

@@ -1,4 +1,4 @@
-"""Heartbeat, key 12: a member says that it lives and learns whether the group is rebalancing.
+"""Heartbeat, key 12: a member reports that it is alive, and learns whether the group rebalances.
 
 Version notes: 3 adds static members.
 """

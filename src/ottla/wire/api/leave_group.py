@@ -1,4 +1,4 @@
-"""LeaveGroup, key 13: members go, so that the group need not wait for their session to end.
+"""LeaveGroup, key 13: members leave, so that the group need not wait for the end of their sessions.
 
 Version notes: 3 lets several members leave and replaces `member_id` by `members`; 5 adds a reason for the
 log.

@@ -1,4 +1,4 @@
-"""ListConfigResources, key 74: the names of what has settings.
+"""ListConfigResources, key 74: the names of resources that have settings.
 
 Version notes: flexible from the start. 0 lists client metrics only; from 1 on a request names the types of
 resources, and none means all.

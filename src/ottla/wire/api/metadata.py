@@ -1,4 +1,4 @@
-"""Metadata, key 3: the brokers, and who leads and replicates each partition of topics.
+"""Metadata, key 3: the brokers, and the leader and replicas of each partition.
 
 Version notes: in 0 an empty list asks for all topics; from 1 on None does and an empty list asks for
 none. Before 4 asking for a missing topic may create it. 10 adds topic ids, which a broker looks up from

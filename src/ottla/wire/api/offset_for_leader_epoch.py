@@ -1,7 +1,8 @@
-"""OffsetForLeaderEpoch, key 23: where a leader epoch ended; shows a reader whether the log was cut behind
-him.
+"""OffsetForLeaderEpoch, key 23: where a leader epoch ended, so that a reader sees whether the log was
+truncated.
 
-Version notes: 1 returns the epoch found, 2 fences by the current epoch, 3 tells followers from consumers.
+Version notes: 1 returns the epoch found, 2 fences by the current epoch, 3 distinguishes followers and
+consumers.
 """
 
 from __future__ import annotations

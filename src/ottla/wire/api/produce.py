@@ -1,9 +1,9 @@
 """Produce, key 0: append record sets to partitions.
 
-Version notes: 0-2 carry message sets of format 0 or 1; from 3 on a record set is format 2 and a
-transactional id comes first. 7 admits zstd. 8 explains which records were refused. 10 tells a misdirected
-producer who leads now. 13 names topics by id. With acks=0 there is no response at all. Kafka 4 answers
-only 3 and above, but must list 0 for librdkafka's sake (KAFKA-18659).
+Version notes: 0-2 carry message sets of format 0 or 1; from 3 on a record set is format 2 and a transactional
+id comes first. 7 admits zstd. 8 explains which records were refused. 10 names the current leader if another
+broker leads. 13 names topics by id. With acks=0 there is no response at all. Kafka 4 answers only 3 and
+above, but must list 0 for librdkafka's sake (KAFKA-18659).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SyncGroup, key 14: the leader hands in the group's assignment, everyone gets his part of it.
+"""SyncGroup, key 14: the leader sends the assignment of the group, and every member gets its part.
 
 Version notes: 3 adds static members; 5 lets both sides check the protocol's type and name.
 """

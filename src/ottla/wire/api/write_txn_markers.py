@@ -1,4 +1,6 @@
-"""WriteTxnMarkers, key 27: end transactions in partitions. Brokers send it, and tools that abort.
+"""WriteTxnMarkers, key 27: end transactions in partitions.
+
+Sent by brokers, and by tools that abort transactions.
 
 Version notes: Kafka 4 dropped 0. 2 says which protocol the transaction has, since its markers are checked
 more strictly (KIP-1228).
