@@ -37,7 +37,7 @@ LOOP_BROKER_BY_SCOPE = "_kafka_aio_broker_of_{}"
 """The name of a fixture that pytest-asyncio runs on the loop of a scope."""
 
 _BROKERS = pytest.StashKey["list[Broker]"]()
-_NAME_LENGTH_MAX = 100  # of the test in its topic's name; Kafka takes 249 characters in all
+_NAME_LENGTH_MAX = 100  # characters of the test's name in its topic's name; Kafka allows 249 in all
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -78,7 +78,9 @@ def kafka_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def kafka_secure_broker(pytestconfig: pytest.Config) -> Iterator[EmbeddedBroker]:
-    """An EmbeddedBroker for the whole run with TLS, users `admin` and `client`, and no listener without."""
+    """An EmbeddedBroker for the whole run with TLS and the users `admin` and `client`; all listeners need a
+    login.
+    """
     from ottla.broker.embedded import EmbeddedBroker
 
     if pytestconfig.getoption("kafka_bootstrap"):
@@ -112,13 +114,13 @@ async def _kafka_aio_broker_of_anyio(pytestconfig: pytest.Config) -> AsyncIterat
 
 
 def _has_pytest_asyncio(config: pytest.Config) -> bool:
-    """Whether it is loaded, by its entry point or by `-p`."""
+    """Whether pytest-asyncio is loaded, by its entry point or by `-p`."""
     names = ("asyncio", "pytest_asyncio", "pytest_asyncio.plugin")
     return any(config.pluginmanager.hasplugin(name) for name in names)
 
 
 def loop_broker(config: pytest.Config) -> LoopBroker:
-    """A broker for `async with`, as the settings of the run say."""
+    """Return a broker for `async with`, with the settings of the run."""
     from ottla.broker.embedded import EmbeddedBroker
 
     if config.getoption("kafka_bootstrap"):
@@ -208,5 +210,5 @@ def _delete(broker: Broker, name: str) -> None:
     try:
         broker.delete_topic(name)
     except KafkaError as error:
-        if error.code != Code.UNKNOWN_TOPIC_OR_PARTITION:  # the test has deleted it
+        if error.code != Code.UNKNOWN_TOPIC_OR_PARTITION:  # the test has deleted the topic
             raise
