@@ -43,6 +43,17 @@ def test_a_slab_returns_when_its_lease_ends_and_is_used_again() -> None:
     assert pool.lease(200).slab is slab
 
 
+def test_a_closed_pool_keeps_nothing() -> None:
+    pool = SlabPool(reserve_bytes=MIB)
+    used, kept = pool.lease(100), pool.lease(100)
+    del kept
+    pool.close()
+    assert pool.reserved_bytes == 0
+    del used
+    assert pool.reserved_bytes == 0
+    assert pool.lease(100).slab.size >= 100
+
+
 def test_slabs_of_another_size_class_are_not_handed_out() -> None:
     pool = SlabPool(reserve_bytes=8 * MIB)
     slab = pool.lease(MIB).slab

@@ -27,3 +27,7 @@ class FrameMemory:
         """Writable memory that begins at the start of a page, with undefined content."""
         lease = self._pool.lease(size + PAGE_BYTES)
         return lease.view(-lease.slab.address % PAGE_BYTES, size)
+
+    def close(self) -> None:
+        """Keep nothing for the next frames any more."""
+        self._pool.close()

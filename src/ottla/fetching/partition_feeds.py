@@ -83,11 +83,16 @@ class PartitionFeeds:
             feed.close()
 
     def _close_intake(self) -> list[PartitionFeed]:
-        """Accept no more partitions. Returns the feeds, which the caller has to close."""
+        """Accept no more partitions. Returns the feeds, which the caller has to close.
+
+        Memory in reserve goes at once: an engine is in cycles, and the collector may come much later.
+        """
         with self._lock:
             self._is_closed = True
             feeds = list(self._feeds.values())
             self._feeds.clear()
+        self._memory.close()
+        self._pool.close()
         return feeds
 
     @property

@@ -71,6 +71,12 @@ class SlabPool:
             if self.reserved_bytes > self.reserve_bytes:
                 self._drop_others(free)
 
+    def close(self) -> None:
+        """Keep nothing any more; slabs that are in use stay so."""
+        self.reserve_bytes = 0
+        for free in self._free.values():
+            free.clear()
+
     def _drop_others(self, kept: deque[Slab]) -> None:
         """Drop kept slabs of sizes other than the one that was just returned: earlier data needed them."""
         for free in self._free.values():
