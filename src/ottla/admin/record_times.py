@@ -51,8 +51,8 @@ class RecordTimes:
         left out. An offset before the log's first is taken for that one.
         """
         offsets: dict[TopicAndPartition, list[int]] = {}
-        for where, offset in positions:
-            offsets.setdefault(where, []).append(offset)
+        for topic_partition, offset in positions:
+            offsets.setdefault(topic_partition, []).append(offset)
         times: Times = {}
         without_leader: dict[TopicAndPartition, OttlaError]
         without_leader, by_leader = await self._logs.by_leader(offsets, "times of records")
@@ -60,19 +60,24 @@ class RecordTimes:
             try:
                 connection = await self._logs.access.broker(broker_id)
                 # A request may name a partition once.
-                for number in range(max(len(offsets[where]) for where in partitions)):
+                for number in range(max(len(offsets[topic_partition]) for topic_partition in partitions)):
                     once = {
-                        where: offsets[where][number] for where in partitions if number < len(offsets[where])
+                        topic_partition: offsets[topic_partition][number]
+                        for topic_partition in partitions
+                        if number < len(offsets[topic_partition])
                     }
                     first_times: FirstTimes = {}
                     try:
                         await self._ask(connection, once, first_times)
                     finally:
-                        times |= {(where, once[where]): at_ms for where, at_ms in first_times.items()}
+                        times |= {
+                            (topic_partition, once[topic_partition]): at_ms
+                            for topic_partition, at_ms in first_times.items()
+                        }
             except OttlaError as error:
                 log.warning("the times of %d records are not known: %s", len(partitions), error)
-        for where, reason in without_leader.items():
-            log.debug("%s: the time of a record is not known: %s", where, reason)
+        for topic_partition, reason in without_leader.items():
+            log.debug("%s: the time of a record is not known: %s", topic_partition, reason)
         return times
 
     async def _ask(
@@ -82,27 +87,32 @@ class RecordTimes:
         large: dict[TopicAndPartition, int] = {}
         early: list[TopicAndPartition] = []
         for first in range(0, len(names), PEEKS_AT_ONCE):
-            some = {where: offsets[where] for where in names[first : first + PEEKS_AT_ONCE]}
-            for where, answer in (await _peeked(connection, some)).items():
+            some = {
+                topic_partition: offsets[topic_partition]
+                for topic_partition in names[first : first + PEEKS_AT_ONCE]
+            }
+            for topic_partition, answer in (await _peeked(connection, some)).items():
                 if answer.error_code == Code.OFFSET_OUT_OF_RANGE:
-                    early.append(where)
-                elif not answer.error_code and not _take(where, some[where], answer, times):
-                    large[where] = some[where]
+                    early.append(topic_partition)
+                elif not answer.error_code and not _take(
+                    topic_partition, some[topic_partition], answer, times
+                ):
+                    large[topic_partition] = some[topic_partition]
         beginnings = await self._logs.offsets(dict.fromkeys(early, EARLIEST))
-        for where, beginning in beginnings.items():
-            if not isinstance(beginning, OttlaError) and (beginning.offset or 0) > offsets[where]:
-                large[where] = beginning.offset or 0
+        for topic_partition, beginning in beginnings.items():
+            if not isinstance(beginning, OttlaError) and (beginning.offset or 0) > offsets[topic_partition]:
+                large[topic_partition] = beginning.offset or 0
             elif not isinstance(beginning, OttlaError):
-                times[where] = None  # the offset is after the log's end
-        for where, offset in large.items():
-            await _walk(connection, where, offset, times)
+                times[topic_partition] = None  # the offset is after the log's end
+        for topic_partition, offset in large.items():
+            await _walk(connection, topic_partition, offset, times)
 
 
-async def _walk(connection: Peer, where: TopicAndPartition, offset: int, times: FirstTimes) -> None:
+async def _walk(connection: Peer, topic_partition: TopicAndPartition, offset: int, times: FirstTimes) -> None:
     """Skip batches without records, one after the other, until there is a record."""
     for _ in range(STEPS_MAX):
-        answer = (await _peeked(connection, {where: offset}))[where]
-        if answer.error_code or _take(where, offset, answer, times):
+        answer = (await _peeked(connection, {topic_partition: offset}))[topic_partition]
+        if answer.error_code or _take(topic_partition, offset, answer, times):
             return
         offset = _next_offset(answer, offset)
 
@@ -140,13 +150,15 @@ async def _peeked(
     }
 
 
-def _take(where: TopicAndPartition, offset: int, answer: FetchPartitionResponse, times: FirstTimes) -> bool:
+def _take(
+    topic_partition: TopicAndPartition, offset: int, answer: FetchPartitionResponse, times: FirstTimes
+) -> bool:
     """Store the time of the first record, if a whole one has arrived.
 
     Returns False if more has to be requested.
     """
     if not answer.records and answer.high_watermark <= offset:
-        times[where] = None
+        times[topic_partition] = None
         return True
     try:
         batch = _decoded(answer, offset).batch
@@ -156,5 +168,5 @@ def _take(where: TopicAndPartition, offset: int, answer: FetchPartitionResponse,
         return False
     time = batch.column("timestamp")[0].value
     if time is not None and time >= 0:
-        times[where] = time
+        times[topic_partition] = time
     return True

@@ -191,7 +191,7 @@ class SchemaRegistry:
                 with urlopen(Request(self._url + path, content, headers), timeout=TIMEOUT_S) as got:
                     return json.loads(got.read(ANSWER_BYTES_MAX))
             except HTTPError as error:
-                failure = f"HTTP {error.code}{_told(error)}"
+                failure = f"HTTP {error.code}{_reason(error)}"
                 if error.code == 404:
                     raise SchemaNotFound(f"{self._url} has no {what}") from None
                 if error.code < 500:
@@ -284,7 +284,7 @@ def _member(answer: Any, name: str) -> Any:
     return content[name]
 
 
-def _told(error: HTTPError) -> str:
+def _reason(error: HTTPError) -> str:
     """Return the reason in a registry's refusal."""
     try:
         message = json.loads(error.read(ANSWER_BYTES_MAX)).get("message", "")

@@ -32,11 +32,11 @@ def cause(text: str) -> str:
     if ours is not None:
         return " ".join(ours[1].split())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in map(_told, lines) if line]
+    errors = [line for line in map(_raised_error, lines) if line]
     return errors[-1] if errors else lines[0] if lines else "Spark tells no reason"
 
 
-def _told(line: str) -> str:
+def _raised_error(line: str) -> str:
     """Return the error that the line raises, without its wrapping; "" if it raises none."""
     match = _RAISED.match(line)
     if match is None:
@@ -47,8 +47,8 @@ def _told(line: str) -> str:
     if not (_ERRORS.search(name) or name.startswith("ottla.")) or _NOTHING.match(words):
         return ""
     if _WRAPPERS.search(name):
-        return _told(words) or (_short(words) if _CLASS.match(words) else "")
-    inner = _told(words)
+        return _raised_error(words) or (_short(words) if _CLASS.match(words) else "")
+    inner = _raised_error(words)
     plain = name.rpartition(".")[2]
     if inner:
         return inner

@@ -53,7 +53,7 @@ def known_after(known: Offsets, spans: Spans, *, is_all: bool) -> Offsets:
     rows.
     """
     return {
-        where: max(many[-1][1], known.get(where, 0))
-        for where, many in spans.items()
-        if is_all or many[0][0] <= known.get(where, 0)
+        topic_partition: max(many[-1][1], known.get(topic_partition, 0))
+        for topic_partition, many in spans.items()
+        if is_all or many[0][0] <= known.get(topic_partition, 0)
     }

@@ -44,11 +44,11 @@ class HdfsDirectory:
         parts = urlsplit(self.url)
         self._root = parts.path
         self._options: Any = hdfs_native.WriteOptions
-        with self._told():
+        with self._as_storage_errors():
             self._client: Any = hdfs_native.Client(f"{parts.scheme}://{parts.netloc}")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _as_storage_errors(self) -> Iterator[None]:
         """Raise failures as StorageError, in one line, except for files that are missing or exist already."""
         try:
             yield
@@ -64,7 +64,7 @@ class HdfsDirectory:
     def list(self, under: str = "") -> list[StoreEntry]:
         """All files below a directory, by path."""
         files: Iterable[Any] = ()
-        with self._told(), suppress(FileNotFoundError):
+        with self._as_storage_errors(), suppress(FileNotFoundError):
             files = [
                 status
                 for status in self._client.list_status(self._path(under), recursive=True)
@@ -87,7 +87,7 @@ class HdfsDirectory:
                 return None if content is None else Stored(content, version)
 
     def _content(self, path: str) -> bytes | None:
-        with self._told(), suppress(FileNotFoundError):
+        with self._as_storage_errors(), suppress(FileNotFoundError):
             return bytes(self._client.read(self._path(path)).read())
         return None
 
@@ -122,7 +122,7 @@ class HdfsDirectory:
 
     def _write(self, path: str, content: bytes | Path) -> None:
         options = self._options(overwrite=True, create_parent=True)
-        with self._told(), self._client.create(self._path(path), options) as out:
+        with self._as_storage_errors(), self._client.create(self._path(path), options) as out:
             if isinstance(content, bytes):
                 out.write(content)
                 return
@@ -135,7 +135,7 @@ class HdfsDirectory:
 
         Returns whether the source existed, and the target did not, unless it is overwritten.
         """
-        with self._told():
+        with self._as_storage_errors():
             try:
                 self._client.rename(self._path(source), self._path(target), overwrite)
             except (FileNotFoundError, FileExistsError):
@@ -143,7 +143,7 @@ class HdfsDirectory:
         return True
 
     def _remove(self, path: str) -> None:
-        with self._told(), suppress(FileNotFoundError):
+        with self._as_storage_errors(), suppress(FileNotFoundError):
             self._client.delete(self._path(path), recursive=True)
 
     def replace(self, path: str, content: bytes, version: Any) -> bool:
@@ -174,7 +174,7 @@ class HdfsDirectory:
         The name is empty for a file that was never replaced.
         """
         names: set[str] = set()
-        with self._told(), suppress(FileNotFoundError):
+        with self._as_storage_errors(), suppress(FileNotFoundError):
             listed = self._client.list_status(self._path(_versions_of(path)))
             names = {PurePosixPath(status.path).name for status in listed}
         pointer = next((name for name in names if name.startswith(_AT)), "")
@@ -186,13 +186,13 @@ class HdfsDirectory:
         versions = _versions_of(path)
         if old:
             self._remove(f"{versions}/{old}")
-        with self._told():
+        with self._as_storage_errors():
             self._client.mkdirs(str(PurePosixPath(self._path(path)).parent), create_parent=True)
         self._rename(f"{versions}/{new}", path, overwrite=True)
 
     def move(self, source: str, target: str) -> None:
         """Give a file another name, and replace what is there; nothing happens if there is no source."""
-        with self._told():
+        with self._as_storage_errors():
             self._client.mkdirs(str(PurePosixPath(self._path(target)).parent), create_parent=True)
         if self._rename(source, target, overwrite=True):
             self._remove(_versions_of(source))

@@ -249,8 +249,8 @@ def _offsets_text(offsets: Offsets) -> str:
 def _records(spans: Spans) -> str:
     """Return the condition for rows of these records, in pyiceberg's syntax."""
     return " or ".join(
-        f"(topic = '{where.topic}' and partition = {where.partition}"
+        f"(topic = '{topic_partition.topic}' and partition = {topic_partition.partition}"
         f" and offset >= {start} and offset < {end})"
-        for where, many in spans.items()
+        for topic_partition, many in spans.items()
         for start, end in many
     )

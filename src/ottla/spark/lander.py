@@ -81,13 +81,16 @@ class Lander:
         """
         reaches = offsets.of_stream([self._source], None)
         ends = self._table.ends([reach.topic_partition for reach in reaches])
-        for where, _, latest in reaches:
-            if ends.get(where, 0) > latest:
+        for topic_partition, _, latest in reaches:
+            if ends.get(topic_partition, 0) > latest:
                 raise ConfigError(
-                    f"{where}: the table has offsets up to {ends[where]}, and the log ends at {latest}: the"
-                    " topic was made anew; land it elsewhere"
+                    f"{topic_partition}: the table has offsets up to {ends[topic_partition]}, and the log ends "
+                    f"at {latest}: the topic was made anew; land it elsewhere"
                 )
-        wanted = [TaskRange(where, ends.get(where, start), latest) for where, start, latest in reaches]
+        wanted = [
+            TaskRange(topic_partition, ends.get(topic_partition, start), latest)
+            for topic_partition, start, latest in reaches
+        ]
         return [task_range for task_range in wanted if task_range.size > 0]
 
     def _landed(
@@ -99,13 +102,15 @@ class Lander:
         batch = _Batch(begins)
         left = sum(task_range.size for task_range in ranges)
         options = self._options
-        for where, records in read_with(
+        for topic_partition, records in read_with(
             engine, tuple(ranges), options.fetch, patience_ms=options.poll_timeout_ms
         ):
             if not records.num_rows:
                 continue
-            self._table.add(where, batch.starts[where], self._maker.rows(where, records))
-            batch.take(where, records)
+            self._table.add(
+                topic_partition, batch.starts[topic_partition], self._maker.rows(topic_partition, records)
+            )
+            batch.take(topic_partition, records)
             if batch_bytes is not None and batch.nbytes >= batch_bytes:
                 self._table.commit(batch.spans())
                 left -= batch.offsets()
@@ -119,7 +124,11 @@ class Lander:
                 if batch_bytes is None
                 else {}
             )
-            batch.ends |= {where: end for where, end in whole.items() if where in batch.ends}
+            batch.ends |= {
+                topic_partition: end
+                for topic_partition, end in whole.items()
+                if topic_partition in batch.ends
+            }
             self._table.commit(batch.spans())
             yield LandedBatch(batch.records, batch.nbytes, 0)
 
@@ -132,17 +141,24 @@ class _Batch:
         self.ends: dict[TopicAndPartition, int] = {}
         self.records = self.nbytes = 0
 
-    def take(self, where: TopicAndPartition, records: pa.RecordBatch) -> None:
-        self.ends[where] = records.column("offset")[-1].as_py() + 1
+    def take(self, topic_partition: TopicAndPartition, records: pa.RecordBatch) -> None:
+        self.ends[topic_partition] = records.column("offset")[-1].as_py() + 1
         self.records += records.num_rows
         self.nbytes += records.nbytes
 
     def spans(self) -> Spans:
-        return {where: [(self.starts[where], end)] for where, end in sorted(self.ends.items())}
+        return {
+            topic_partition: [(self.starts[topic_partition], end)]
+            for topic_partition, end in sorted(self.ends.items())
+        }
 
     def offsets(self) -> int:
-        return sum(end - self.starts[where] for where, end in self.ends.items())
+        return sum(end - self.starts[topic_partition] for topic_partition, end in self.ends.items())
 
 
 def _ranges(spans: Spans) -> list[TaskRange]:
-    return [TaskRange(where, start, end) for where, many in spans.items() for start, end in many]
+    return [
+        TaskRange(topic_partition, start, end)
+        for topic_partition, many in spans.items()
+        for start, end in many
+    ]

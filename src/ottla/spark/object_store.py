@@ -35,11 +35,11 @@ class ObjectStore:
         self.url = url.rstrip("/")
         self._obstore: Any = obstore
         self._errors: Any = exceptions
-        with self._told():
+        with self._as_storage_errors():
             self._store: Any = from_url(self.url, **_client_settings(self.url))
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _as_storage_errors(self) -> Iterator[None]:
         """Raise failures of the store as StorageError, in one line."""
         try:
             yield
@@ -49,7 +49,7 @@ class ObjectStore:
 
     def list(self, under: str = "") -> list[StoreEntry]:
         """All files below a directory, by path."""
-        with self._told():
+        with self._as_storage_errors():
             entries = [entry for chunk in self._obstore.list(self._store, under or None) for entry in chunk]
         return sorted(
             StoreEntry(entry["path"], entry["size"], entry["last_modified"].timestamp()) for entry in entries
@@ -57,7 +57,7 @@ class ObjectStore:
 
     def read(self, path: str) -> Stored | None:
         """A file; None if there is none."""
-        with self._told():
+        with self._as_storage_errors():
             try:
                 response = self._obstore.get(self._store, path)
                 content = bytes(response.bytes())
@@ -85,7 +85,7 @@ class ObjectStore:
     def _put(self, path: str, content: bytes | Path, mode: Any) -> bool:
         # Uploads in parts have no condition; one put has room for 5 GB.
         whole = content.read_bytes() if isinstance(content, Path) else content
-        with self._told():
+        with self._as_storage_errors():
             try:
                 self._obstore.put(self._store, path, whole, mode=mode, use_multipart=False)
             except (self._errors.AlreadyExistsError, self._errors.PreconditionError, FileExistsError):
@@ -101,7 +101,7 @@ class ObjectStore:
 
     def move(self, source: str, target: str) -> None:
         """Copy a file inside the store and remove the source; nothing happens if there is no source."""
-        with self._told():
+        with self._as_storage_errors():
             try:
                 self._obstore.copy(self._store, source, target)
             except (self._errors.NotFoundError, FileNotFoundError):
@@ -110,7 +110,7 @@ class ObjectStore:
 
     def delete(self, paths: Sequence[str]) -> None:
         """Remove files; missing ones are no error."""
-        with self._told():
+        with self._as_storage_errors():
             for path in paths:
                 with suppress(self._errors.NotFoundError, FileNotFoundError):
                     self._obstore.delete(self._store, path)

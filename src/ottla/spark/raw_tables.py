@@ -117,14 +117,18 @@ class LandedRaw:
 
     def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
         """Return the offset after the last record that the table has, of each partition."""
-        return {where: files[-1].end for where in wanted if (files := landed(self._where, where))}
+        return {
+            topic_partition: files[-1].end
+            for topic_partition in wanted
+            if (files := landed(self._where, topic_partition))
+        }
 
     def promised(self) -> Spans:
         """The batch whose files a killed writer has not written, or not all of them."""
         return {
-            where: [(start, end)]
-            for where, ((start, end),) in self._last.items()
-            if not is_there(landed(self._where, where), TaskRange(where, start, end))
+            topic_partition: [(start, end)]
+            for topic_partition, ((start, end),) in self._last.items()
+            if not is_there(landed(self._where, topic_partition), TaskRange(topic_partition, start, end))
         }
 
     def add(self, topic_partition: TopicAndPartition, start: int, rows: pa.RecordBatch) -> None:
@@ -139,8 +143,8 @@ class LandedRaw:
         """Promise the batch, and let its files appear."""
         if spans != self._last:
             self._promise(spans)
-        for where, file in self._files.items():
-            file.end_at(spans[where][-1][1])
+        for topic_partition, file in self._files.items():
+            file.end_at(spans[topic_partition][-1][1])
             file.finish(replaces=False)
         self._files = {}
 

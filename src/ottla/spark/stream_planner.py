@@ -155,7 +155,11 @@ class StreamPlanner:
                 if self._options.has_moving_start:
                     return []
                 # A partition that came later belongs to the next batch.
-                begin = {where: offset for where, offset in begin.items() if where in until}
+                begin = {
+                    topic_partition: offset
+                    for topic_partition, offset in begin.items()
+                    if topic_partition in until
+                }
         return planned(self._options, self._cluster, begin, until, self._bounds(until))
 
     def _bounds(self, end: Offsets) -> Bounds:
@@ -168,7 +172,13 @@ class StreamPlanner:
             self._known_bounds = self._cluster.bounds(end.keys())
             self._bounds_at_ms = now_ms
         earliest, latest = self._known_bounds
-        return Bounds(earliest, {where: max(latest[where], self._latest.get(where, 0)) for where in latest})
+        return Bounds(
+            earliest,
+            {
+                topic_partition: max(latest[topic_partition], self._latest.get(topic_partition, 0))
+                for topic_partition in latest
+            },
+        )
 
     def close(self) -> None:
         """Close all connections."""
@@ -233,10 +243,13 @@ def check_order(options: SourceOptions, begin: Offsets, end: Offsets) -> None:
 
     A range of times may: then there is nothing to read, and `end` is moved to its beginning.
     """
-    for where, offset in begin.items():
-        if offset > end[where] and isinstance(options.starting, AtOffsets):
-            raise ConfigError(f"startingOffsets: {where} begins at {offset}, after its end at {end[where]}")
-        end[where] = max(end[where], offset)
+    for topic_partition, offset in begin.items():
+        if offset > end[topic_partition] and isinstance(options.starting, AtOffsets):
+            raise ConfigError(
+                f"startingOffsets: {topic_partition} begins at {offset}, "
+                f"after its end at {end[topic_partition]}"
+            )
+        end[topic_partition] = max(end[topic_partition], offset)
 
 
 def read_limit(limit: Any, options: SourceOptions) -> int | None:

@@ -190,7 +190,7 @@ class CoordinatedMember(ABC):
         """Note that a request was refused for the moment, and try again later."""
         self.is_coordinator_doubtful |= action is Action.FIND_COORDINATOR
         self._failed(now_ms)
-        if self._times.is_failure_told:
+        if self._times.is_failure_logged:
             text = f"is refused, and tries again: {subject} is answered {Code.of(code).name}"
             self.notices.append(MemberNotice(WARNING, text))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ottla.consumer.coordinated.member_config import MemberConfig
 
-FAILURES_UNTOLD = 4
+FAILURES_UNLOGGED = 4
 """Failures in a row that are not logged: coordinators refuse requests for a moment while they load or move.
 """
 YOUNG_MS = 100.0
@@ -63,9 +63,9 @@ class MemberTimes:
         self.retry_at_ms = now_ms + self._pause_ms(self._failures)
 
     @property
-    def is_failure_told(self) -> bool:
+    def is_failure_logged(self) -> bool:
         """Whether to log the last of several failures in a row: the 4th, 8th, 16th and so on."""
-        return self._failures >= FAILURES_UNTOLD and not self._failures & (self._failures - 1)
+        return self._failures >= FAILURES_UNLOGGED and not self._failures & (self._failures - 1)
 
     def is_heartbeat_due(self, now_ms: float) -> bool:
         """Whether it is time for a heartbeat."""

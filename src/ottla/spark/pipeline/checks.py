@@ -57,13 +57,13 @@ class Analysed(NamedTuple):
 def problems(form: PipelineForm, state: PipelineState | None) -> list[str]:
     """A line for everything that is wrong and can be known without Spark."""
     return [
-        *(line for source in form.sources for line in _told(partial(_check_topics, source))),
-        *_told(lambda: offsets.check_apart(form.source_options)),
-        *_told(lambda: _check_files(form)),
-        *(line for decode in _decodes(form) for line in _told(partial(_check_schema, decode))),
-        *(line for name in _functions(form) for line in _told(partial(loaded, name))),
-        *(line for path in _locations(form, state) for line in _told(partial(check_writable, path))),
-        *(line for sink in _topic_sinks(form) for line in _told(partial(_check_exists, form, sink))),
+        *(line for source in form.sources for line in _problems_of(partial(_check_topics, source))),
+        *_problems_of(lambda: offsets.check_apart(form.source_options)),
+        *_problems_of(lambda: _check_files(form)),
+        *(line for decode in _decodes(form) for line in _problems_of(partial(_check_schema, decode))),
+        *(line for name in _functions(form) for line in _problems_of(partial(loaded, name))),
+        *(line for path in _locations(form, state) for line in _problems_of(partial(check_writable, path))),
+        *(line for sink in _topic_sinks(form) for line in _problems_of(partial(_check_exists, form, sink))),
     ]
 
 
@@ -76,7 +76,7 @@ def check_sinks(form: PipelineForm) -> None:
         _check_exists(form, sink, creates=True)
 
 
-def _told(check: Callable[[], object]) -> list[str]:
+def _problems_of(check: Callable[[], object]) -> list[str]:
     try:
         check()
     except OttlaError as error:
@@ -233,7 +233,8 @@ def _examples(
     form: PipelineForm, spark: SparkSession, decodes: Sequence[Decode], spans: Spans, count: int
 ) -> list[Any]:
     few = {
-        where: [(many[0][0], min(many[0][1], many[0][0] + SAMPLED_RECORDS))] for where, many in spans.items()
+        topic_partition: [(many[0][0], min(many[0][1], many[0][0] + SAMPLED_RECORDS))]
+        for topic_partition, many in spans.items()
     }
     *_, last = all_steps(form, ranges(spark, form.source_options, few), decodes)
     return last.rows.limit(count).collect()

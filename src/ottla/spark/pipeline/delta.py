@@ -91,8 +91,15 @@ class DeltaLakeTable:
         any.
         """
         table = self._table()
-        ends = {where: table.transaction_version(_app_id(where)) for where in wanted} if table else {}
-        return {where: end for where, end in ends.items() if end}
+        ends = (
+            {
+                topic_partition: table.transaction_version(_app_id(topic_partition))
+                for topic_partition in wanted
+            }
+            if table
+            else {}
+        )
+        return {topic_partition: end for topic_partition, end in ends.items() if end}
 
     def last_batch(self, query_id: str) -> int:
         """The number of a query's last batch; -1 if there is none."""
@@ -109,8 +116,15 @@ class DeltaLakeTable:
     @staticmethod
     def _there(table: Any, wanted: Spans) -> Spans:
         """The records that a version of the table has, of these partitions."""
-        ends = {where: table.transaction_version(_app_id(where)) or 0 for where in wanted} if table else {}
-        return {where: [(0, end)] for where, end in ends.items() if end}
+        ends = (
+            {
+                topic_partition: table.transaction_version(_app_id(topic_partition)) or 0
+                for topic_partition in wanted
+            }
+            if table
+            else {}
+        )
+        return {topic_partition: [(0, end)] for topic_partition, end in ends.items() if end}
 
     def merge(self, rows: pa.Table, batch: TableBatch) -> None:
         """Replace the rows that have the same keys as rows of the batch; add the others."""
@@ -158,7 +172,7 @@ class DeltaLakeTable:
                 " columns in the transform, or run without --from and --to"
             )
         table = self._table()
-        known = {where: many[0][1] for where, many in self._there(table, spans).items()}
+        known = {topic_partition: many[0][1] for topic_partition, many in self._there(table, spans).items()}
         ends = known_after(known, spans, is_all=is_all)
         with _Staged(rows, self._where) as staged:
             if is_all or table is None:
@@ -198,16 +212,18 @@ class DeltaLakeTable:
         done = [self._delta.Transaction(batch.query_id, batch.number)]
         if self._keys:  # totals change, so offsets do not say which records are in them
             return self._delta.CommitProperties(app_transactions=done)
-        done += self._ends({where: many[-1][1] for where, many in batch.spans.items()})
+        done += self._ends({topic_partition: many[-1][1] for topic_partition, many in batch.spans.items()})
         return self._delta.CommitProperties(app_transactions=done, max_commit_retries=0)
 
     def _ends(self, ends: Mapping[TopicAndPartition, int]) -> list[Any]:
-        return [self._delta.Transaction(_app_id(where), end) for where, end in ends.items()]
+        return [
+            self._delta.Transaction(_app_id(topic_partition), end) for topic_partition, end in ends.items()
+        ]
 
 
-def _app_id(where: TopicAndPartition) -> str:
+def _app_id(topic_partition: TopicAndPartition) -> str:
     """Return the name under which a table keeps the offset after the last record of a partition."""
-    return f"ottla/{where.topic}/{where.partition}"
+    return f"ottla/{topic_partition.topic}/{topic_partition.partition}"
 
 
 class _Staged:

@@ -116,7 +116,9 @@ def pinned(sources: Sequence[Mapping[str, str]], state: PipelineState) -> list[d
     check_apart(sources)
     if state.committed() is not None:
         return [dict(source) for source in sources]
-    stored = state.start() or {where: first for source in sources for where, first in _begins(source).items()}
+    stored = state.start() or {
+        topic_partition: first for source in sources for topic_partition, first in _begins(source).items()
+    }
     if not stored:
         return [dict(source) for source in sources]  # the pattern matches nothing yet
     stored = state.pin_start(stored)
@@ -128,7 +130,9 @@ def _beginning(source: Mapping[str, str], stored: Offsets) -> dict[str, str]:
     earliest = _begins({**kept, "startingOffsets": "earliest"})
     if not earliest:
         return dict(source)
-    chosen = {where: stored.get(where, first) for where, first in earliest.items()}
+    chosen = {
+        topic_partition: stored.get(topic_partition, first) for topic_partition, first in earliest.items()
+    }
     return {**kept, "startingOffsets": shown_offsets(chosen)}
 
 
@@ -149,7 +153,10 @@ def shares(sources: Sequence[Mapping[str, str]], spans: Spans) -> list[Spans]:
     if len(sources) == 1:
         return [spans]
     by_source = [topics_of(source) for source in sources]
-    return [{where: many for where, many in spans.items() if where.topic in topics} for topics in by_source]
+    return [
+        {topic_partition: many for topic_partition, many in spans.items() if topic_partition.topic in topics}
+        for topics in by_source
+    ]
 
 
 def _begins(source: Mapping[str, str]) -> Offsets:

@@ -187,10 +187,13 @@ def seconds_behind(batches: Sequence[BatchDone], position: Offsets, now: datetim
     0.0 if nothing is left; None if no batch saw the record yet.
     """
     latest = from_spark(batches[-1].latest) if batches else {}
-    if not any(offset > position.get(where, 0) for where, offset in latest.items()):
+    if not any(offset > position.get(topic_partition, 0) for topic_partition, offset in latest.items()):
         return 0.0 if batches else None
     for done in batches:
-        if any(offset > position.get(where, 0) for where, offset in from_spark(done.latest).items()):
+        if any(
+            offset > position.get(topic_partition, 0)
+            for topic_partition, offset in from_spark(done.latest).items()
+        ):
             return max(0.0, (now - datetime.fromisoformat(done.at)).total_seconds())
     return None
 
