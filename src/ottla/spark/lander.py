@@ -84,8 +84,8 @@ class Lander:
         for topic_partition, _, latest in reaches:
             if ends.get(topic_partition, 0) > latest:
                 raise ConfigError(
-                    f"{topic_partition}: the table has offsets up to {ends[topic_partition]}, and the log ends "
-                    f"at {latest}: the topic was made anew; land it elsewhere"
+                    f"{topic_partition}: the table has offsets up to {ends[topic_partition]}, and the log "
+                    f"ends at {latest}: the topic was made anew; land it elsewhere"
                 )
         wanted = [
             TaskRange(topic_partition, ends.get(topic_partition, start), latest)
