@@ -11,7 +11,7 @@ from dataclasses import replace
 from ottla.client.clock import MONOTONIC, Clock, wait_for
 from ottla.fetching.chunk_queue import ChunkQueue, FetchedDataChunk
 from ottla.fetching.error_channel import ErrorChannel
-from ottla.fetching.feed_interface import BY_RESET_POLICY, NOBODY, WANT_BY_ROOM, Attendant, Want, Wanted
+from ottla.fetching.feed_interface import BY_RESET_POLICY, NO_ATTENDANT, WANT_BY_ROOM, Attendant, Want, Wanted
 from ottla.fetching.fetch_errors import PartitionError, Reaction
 from ottla.fetching.inbox import Inbox
 from ottla.fetching.partition_info import BrokerAndInitialOffset, PartitionTopicInfo
@@ -47,7 +47,7 @@ class PartitionFeed:
         self._changed = self._inbox.changed
         self._queue = queue
         self._clock = clock
-        self._attendant: Attendant = NOBODY
+        self._attendant: Attendant = NO_ATTENDANT
         self._start = start
         self._generation = 0
         self._position = self._fetched = start if start >= 0 else UNKNOWN_OFFSET

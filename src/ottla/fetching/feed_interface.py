@@ -45,7 +45,7 @@ class Attendant(Protocol):
         """Note that the reader paused, resumed, made a seek or closed the feed."""
 
 
-class Nobody:
+class NoAttendant:
     """The attendant of a partition that is not fetched at present.
 
     The next fetcher looks at the reader's orders first.
@@ -58,7 +58,7 @@ class Nobody:
         """Do nothing: no fetcher waits."""
 
 
-NOBODY = Nobody()
+NO_ATTENDANT = NoAttendant()
 
 
 class Feed(Protocol):

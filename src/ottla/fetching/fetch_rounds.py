@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from ottla.client.list_offsets import OffsetQuestion
 from ottla.fetching.cursor import Cursor, Departure
-from ottla.fetching.feed_interface import NOBODY, Attendant
+from ottla.fetching.feed_interface import NO_ATTENDANT, Attendant
 from ottla.fetching.fetch_config import FetchConfig
 from ottla.fetching.fetch_errors import Reaction, reaction_about
 from ottla.fetching.fetch_session import SESSIONS_SINCE, ClientSession
@@ -151,5 +151,5 @@ def given_up(departed: Iterable[Departure]) -> list[Departure]:
     """Detach partitions from their fetcher."""
     departures = list(departed)
     for departure in departures:
-        departure.cursor.feed.attach(NOBODY)
+        departure.cursor.feed.attach(NO_ATTENDANT)
     return departures
