@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.admin.admin_errors import all_results
@@ -65,17 +64,11 @@ class LagCalls:
             topic_partition for lag_input in inputs.values() for topic_partition in lag_input.topic_partitions
         }
         ends = await self._logs.offsets(dict.fromkeys(topic_partitions, LATEST))
-        lags = {name: _lag(lag_input, ends) for name, lag_input in inputs.items()}
-        behind = {
-            (row.topic_partition, row.committed)
-            for lag in lags.values()
-            for row in lag.partitions
-            if row.lag and row.committed is not None
-        }
         # Groups that are equally far behind wait for the same record.
+        behind = {next_record for lag_input in inputs.values() for next_record in _behind(lag_input, ends)}
         times = await self._times.at(behind) if behind else {}
         now_ms = time.time() * 1000
-        outcomes |= {name: _with_seconds(lag, times, now_ms) for name, lag in lags.items()}
+        outcomes |= {name: _lag(lag_input, ends, times, now_ms) for name, lag_input in inputs.items()}
         return outcomes
 
     async def _lag_input(self, group: GroupDescription, *, is_only_kind: bool) -> _LagInput:
@@ -93,15 +86,16 @@ class LagCalls:
         stopped = {
             topic_partition: reason
             for topic_partition, offset in in_kafka.items()
-            if (reason := stop_reason(offset.metadata)) and group.members
+            if group.members and (reason := stop_reason(offset.metadata))
         }
         zookeeper = await self._groups.classic_group(name)
         if zookeeper is None or (is_only_kind and group.kind is GroupKind.KAFKA):
-            stored = {
-                topic_partition: _stored(offset, None, is_in_kafka=bool(group.members))
+            is_used = True if group.members else None
+            stored: Stored = {
+                topic_partition: (StoredOffset(GroupKind.KAFKA, offset.offset, is_used),)
                 for topic_partition, offset in in_kafka.items()
             }
-            return _LagInput(group, stored, set(stored) | _assigned(group), {}, stopped)
+            return _LagInput(group, stored, stored.keys() | _assigned(group), {}, stopped)
         blocking = self._logs.access.blocking
         in_zookeeper = await blocking(lambda: zookeeper.offsets(name))
         written = await blocking(lambda: zookeeper.written_by_owners(name))
@@ -202,28 +196,24 @@ def _stored(
     return tuple(stored)
 
 
-def _with_seconds(lag: GroupLag, times: Times, now_ms: float) -> GroupLag:
-    """Add how long the next record of each partition has waited, by its own time."""
-
-    def waited(row: PartitionLag) -> PartitionLag:
-        next_record = row.topic_partition, row.committed or 0
-        if not row.lag or next_record not in times:
-            return row
-        at_ms = times[next_record]
-        return replace(row, seconds=0.0 if at_ms is None else max(0.0, now_ms - at_ms) / 1000)
-
-    return replace(lag, partitions=tuple(map(waited, lag.partitions)))
-
-
 def _counted(stored: Sequence[StoredOffset]) -> StoredOffset | None:
     """The offset that counts: a used one; while that is not known, the largest."""
+    if len(stored) == 1 and stored[0].is_used is not False:  # nearly always
+        return stored[0]
     candidates = [offset for offset in stored if offset.is_used is not False]
-    if len(candidates) == 1:  # nearly always
-        return candidates[0]
     return max(candidates, key=lambda one: (one.is_used is True, one.offset), default=None)
 
 
-def _lag(lag_input: _LagInput, ends: Ends) -> GroupLag:
+def _behind(lag_input: _LagInput, ends: Ends) -> Iterator[tuple[TopicAndPartition, int]]:
+    """Partitions that the group has not read to their ends, with the offset of the next record."""
+    for topic_partition, stored in lag_input.stored.items():
+        counted, end = _counted(stored), ends[topic_partition]
+        last = None if isinstance(end, OttlaError) else end.offset
+        if counted is not None and last is not None and counted.offset < last:
+            yield topic_partition, counted.offset
+
+
+def _lag(lag_input: _LagInput, ends: Ends, times: Times, now_ms: float) -> GroupLag:
     readers: dict[TopicAndPartition, GroupMember] = {
         topic_partition: member for member in lag_input.group.members for topic_partition in member.assignment
     }
@@ -232,20 +222,35 @@ def _lag(lag_input: _LagInput, ends: Ends) -> GroupLag:
         end = ends[topic_partition]
         stored = lag_input.stored.get(topic_partition, ())
         counted = _counted(stored)
-        last = None if isinstance(end, OttlaError) else end.offset
-        is_at_end = counted is not None and last is not None and counted.offset >= last
+        error, last = (end, None) if isinstance(end, OttlaError) else (None, end.offset)
+        committed = counted.offset if counted is not None else None
         rows.append(
             PartitionLag(
-                topic_partition=topic_partition,
-                committed=counted.offset if counted is not None else None,
-                end=last,
-                seconds=0.0 if is_at_end else None,
-                member=readers.get(topic_partition),
-                stored_in=counted.store if counted is not None else None,
-                error=end if isinstance(end, OttlaError) else None,
-                owner=lag_input.owners.get(topic_partition, ""),
-                stopped=lag_input.stopped.get(topic_partition, ""),
-                stored=stored,
+                topic_partition,
+                committed,
+                last,
+                readers.get(topic_partition),
+                counted.store if counted is not None else None,
+                error,
+                lag_input.owners.get(topic_partition, ""),
+                stored,
+                lag_input.stopped.get(topic_partition, ""),
+                _seconds(topic_partition, committed, last, times, now_ms),
             )
         )
     return GroupLag(lag_input.group, tuple(rows))
+
+
+def _seconds(
+    topic_partition: TopicAndPartition, committed: int | None, end: int | None, times: Times, now_ms: float
+) -> float | None:
+    """How long the next record of a partition has waited, by its own time."""
+    if committed is None or end is None:
+        return None
+    if committed >= end:
+        return 0.0
+    next_record = topic_partition, committed
+    if next_record not in times:
+        return None
+    at_ms = times[next_record]
+    return 0.0 if at_ms is None else max(0.0, now_ms - at_ms) / 1000
