@@ -17,7 +17,7 @@ from ottla.broker.loop_broker import LoopBroker
 from ottla.broker.security.local_security import BrokerSecurity, LocalSecurity
 from ottla.broker.service import BrokerService, new_loop
 from ottla.broker.serving.faults import FaultKind, FaultRule, When, api_key, error_code
-from ottla.broker.settings.broker_config import BrokerConfig, texts_by_name
+from ottla.broker.settings.broker_config import DEFAULTS, BrokerConfig, texts_by_name
 from ottla.model.closing import Closing
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError
@@ -27,17 +27,6 @@ from ottla.wire.schema import Request
 
 T = TypeVar("T")
 Api = str | int | type[Request[Any]]
-
-# As in Kafka's own example configuration: a consumer that starts gets its partitions now, not in 3 seconds.
-# Members of consumer groups learn of a rebalance by their next heartbeat: not in 5 seconds, either. The group
-# waits for 100 ms for others to join, not for a second.
-DEFAULTS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "group.consumer.assignment.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "300",
-    "group.consumer.min.heartbeat.interval.ms": "10",
-    "group.consumer.min.session.timeout.ms": "1000",
-}
 
 
 class EmbeddedBroker(Closing):

@@ -55,8 +55,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def config_from(options: argparse.Namespace) -> BrokerConfig:
     """The broker's configuration: options win over --set, --set over the file, the file over the defaults."""
-    from ottla.broker.embedded import DEFAULTS
-    from ottla.broker.settings.broker_config import BrokerConfig
+    from ottla.broker.settings.broker_config import DEFAULTS, BrokerConfig
     from ottla.broker.settings.listeners import bracketed
     from ottla.model.java_properties import read_properties
 

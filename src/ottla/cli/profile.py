@@ -14,7 +14,6 @@ names the profile; commands for people take --profile too, and the profile "defa
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,6 +44,8 @@ def chosen_profile(name: str | None = None, *, default: str = "") -> dict[str, s
 
 
 def _profiles(path: Path) -> dict[str, dict[str, str]]:
+    import tomllib  # here: a start does not need it
+
     try:
         read = tomllib.loads(path.read_text())
     except FileNotFoundError:

@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import compress as chosen
 
-import crc32c
-
 from ottla.log import legacy_sets
 from ottla.log.batch_header import BatchHeader
+from ottla.model.checksums import crc32c
 from ottla.model.errors import CorruptRecord
 from ottla.model.record_layout import (
     BATCH,
@@ -87,7 +86,7 @@ def _batch(header: BatchHeader, records: bytes | memoryview) -> bytes:
         )
     )
     batch += records
-    CRC.pack_into(batch, BATCH_CRC_AT, crc32c.crc32c(memoryview(batch)[BATCH_ATTRIBUTES_AT:]))
+    CRC.pack_into(batch, BATCH_CRC_AT, crc32c(memoryview(batch)[BATCH_ATTRIBUTES_AT:]))
     return bytes(batch)
 
 

@@ -16,9 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
-import crc32c
-
 from ottla.log.file_system import FileSystem, read_whole
+from ottla.model.checksums import crc32c
 from ottla.model.errors import StorageError
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
@@ -74,7 +73,7 @@ def write_all(
 
 def checksum(data: bytes) -> int:
     """The checksum of a file's content."""
-    return int(crc32c.crc32c(data))
+    return int(crc32c(data))
 
 
 def read_checksums(directory: Path) -> dict[str, list[int]]:

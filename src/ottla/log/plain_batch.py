@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import crc32c
-
+from ottla.model.checksums import crc32c
 from ottla.model.record_layout import (
     BATCH,
     BATCH_ATTRIBUTES_AT,
@@ -118,5 +117,5 @@ def sealed_batch(
     producer = (producer_id, producer_epoch, -1)
     data = bytearray(BATCH.pack(0, size, -1, 2, 0, attributes, count - 1, *times, *producer, count))
     data += records
-    CRC.pack_into(data, BATCH_CRC_AT, crc32c.crc32c(memoryview(data)[BATCH_ATTRIBUTES_AT:]))
+    CRC.pack_into(data, BATCH_CRC_AT, crc32c(memoryview(data)[BATCH_ATTRIBUTES_AT:]))
     return data

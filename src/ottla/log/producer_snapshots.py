@@ -23,9 +23,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import crc32c
-
 from ottla.log.file_system import FileSystem, read_whole
+from ottla.model.checksums import crc32c
 from ottla.model.errors import StorageError
 
 SUFFIX = ".snapshot"
@@ -63,7 +62,7 @@ def encode(entries: Iterable[ProducerEntry]) -> bytes:
     """The content of a file."""
     rows = [_ENTRY.pack(*entry) for entry in entries]
     body = b"".join([_COUNT.pack(len(rows)), *rows])
-    return _HEAD.pack(VERSION, crc32c.crc32c(body)) + body
+    return _HEAD.pack(VERSION, crc32c(body)) + body
 
 
 def decode(data: bytes) -> list[ProducerEntry] | None:
@@ -72,7 +71,7 @@ def decode(data: bytes) -> list[ProducerEntry] | None:
         return None
     version, crc = _HEAD.unpack_from(data)
     body = memoryview(data)[_HEAD.size :]
-    if version != VERSION or crc32c.crc32c(body) != crc:
+    if version != VERSION or crc32c(body) != crc:
         return None
     rows = body[_COUNT.size :]
     if len(rows) != _COUNT.unpack_from(body)[0] * _ENTRY.size:

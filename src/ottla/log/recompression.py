@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import struct
 
-import crc32c
-
 from ottla.log.batch_header import header_at
 from ottla.log.log_config import LogConfig
 from ottla.log.record_checks import LongCheck, content_of
 from ottla.log.refusals import refused
 from ottla.log.validation import CheckedSet
+from ottla.model.checksums import crc32c
 from ottla.model.error_codes import Code
 from ottla.model.errors import CorruptRecord
 from ottla.model.record_layout import (
@@ -59,7 +58,7 @@ def recompressed(
         raise refused(Code.MESSAGE_TOO_LARGE, header.position, what)
     SIZE.pack_into(batch, SIZE_AT, len(batch) - ENTRY_OVERHEAD)
     _ATTRIBUTES.pack_into(batch, BATCH_ATTRIBUTES_AT, header.attributes & ~CODEC_MASK | codec)
-    CRC.pack_into(batch, BATCH_CRC_AT, crc32c.crc32c(memoryview(batch)[BATCH_ATTRIBUTES_AT:]))
+    CRC.pack_into(batch, BATCH_CRC_AT, crc32c(memoryview(batch)[BATCH_ATTRIBUTES_AT:]))
     stored = header_at(batch, 0, 0)
     assert stored is not None
     return CheckedSet(memoryview(batch), (stored,))

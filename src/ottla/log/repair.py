@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import crc32c
-
 from ottla.log import checkpoints, file_names, lost_offsets
 from ottla.log.checkpoints import TopicPartition
 from ottla.log.file_system import FileSystem
 from ottla.log.lost_offsets import Gap
+from ottla.model.checksums import crc32c
 from ottla.model.errors import StorageError
 from ottla.model.record_layout import (
     BATCH,
@@ -139,7 +138,7 @@ def empty_batch(start: int, end: int) -> bytes:
     size, last, none = BATCH.size - ENTRY_OVERHEAD, end - start - 1, NO_TIMESTAMP
     fields = (start, size, -1, 2, 0, 0, last, none, none, -1, -1, -1, 0)
     batch = bytearray(BATCH.pack(*fields))
-    CRC.pack_into(batch, BATCH_CRC_AT, crc32c.crc32c(bytes(batch[BATCH_ATTRIBUTES_AT:])))
+    CRC.pack_into(batch, BATCH_CRC_AT, crc32c(bytes(batch[BATCH_ATTRIBUTES_AT:])))
     return bytes(batch)
 
 

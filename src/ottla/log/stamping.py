@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import crc32c
-
 from ottla.log import legacy_sets
 from ottla.log.batch_header import BatchHeader, named
 from ottla.log.log_config import LogConfig, MessageTimestampType
@@ -18,6 +16,7 @@ from ottla.log.recent_batches import BatchSummary
 from ottla.log.refusals import refused
 from ottla.log.undecided import StoredAbort
 from ottla.log.validation import CheckedSet
+from ottla.model.checksums import crc32c
 from ottla.model.error_codes import Code
 from ottla.model.record_layout import (
     BATCH_ATTRIBUTES_AT,
@@ -140,7 +139,7 @@ def _stamp_batch(
         return header.max_timestamp
     entry[BATCH_ATTRIBUTES_AT + 1] |= LOG_APPEND_TIME
     TIMESTAMP.pack_into(entry, BATCH_MAX_TIMESTAMP_AT, append_time_ms)
-    CRC.pack_into(entry, BATCH_CRC_AT, crc32c.crc32c(entry[BATCH_ATTRIBUTES_AT:]))
+    CRC.pack_into(entry, BATCH_CRC_AT, crc32c(entry[BATCH_ATTRIBUTES_AT:]))
     return append_time_ms
 
 

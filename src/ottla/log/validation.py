@@ -27,8 +27,6 @@ import zlib
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-import crc32c
-
 from ottla.log import legacy_sets, record_checks
 from ottla.log.batch_header import BatchHeader, header_at, named
 from ottla.log.log_config import LogConfig
@@ -41,6 +39,7 @@ from ottla.log.record_checks import (
     opening_fault,
 )
 from ottla.log.refusals import check_timestamp, refused, timestamp_fault
+from ottla.model.checksums import crc32c
 from ottla.model.error_codes import Code
 from ottla.model.record_layout import (
     BATCH,
@@ -175,7 +174,7 @@ def _sound_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeade
             )
             or opening_fault(view[BATCH_OVERHEAD:], bits & CODEC_MASK, count) is None
         )
-        and crc32c.crc32c(view[BATCH_ATTRIBUTES_AT:]) == crc
+        and crc32c(view[BATCH_ATTRIBUTES_AT:]) == crc
     ):
         header = (0, size, 0, last, 2, bits, base_time, max_time, count, epoch, producer, era, sequence)
         return named(BatchHeader, header)
@@ -248,7 +247,7 @@ def _checked_entry(view: memoryview, at: int, size: int, rules: Rules) -> BatchH
 def _has_right_checksum(view: memoryview, at: int, size: int, magic: int) -> bool:
     if magic == 2:
         (crc,) = CRC.unpack_from(view, at + BATCH_CRC_AT)
-        return bool(crc32c.crc32c(view[at + BATCH_ATTRIBUTES_AT : at + size]) == crc)
+        return bool(crc32c(view[at + BATCH_ATTRIBUTES_AT : at + size]) == crc)
     (crc,) = CRC.unpack_from(view, at + LEGACY_CRC_AT)
     return bool(zlib.crc32(view[at + MAGIC_AT : at + size]) == crc)
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import crc32c
 import numpy as np
 
 from ottla.kernels import layout
@@ -19,6 +18,7 @@ from ottla.log.file_system import FileSystem
 from ottla.log.segment import Segment
 from ottla.log.segment_file import SegmentFile
 from ottla.model import record_layout
+from ottla.model.checksums import crc32c
 from ottla.model.record_layout import CONTROL, SIZE_MIN, TRANSACTIONAL
 from ottla.records.entries import read_only, scan, verified
 
@@ -208,6 +208,6 @@ def _is_sound(file: SegmentFile, position: int) -> bool:
 def _has_right_crc(entry: memoryview, magic: int) -> bool:
     if magic == 2:
         crc = int.from_bytes(entry[record_layout.BATCH_CRC_AT : record_layout.BATCH_CRC_AT + 4], "big")
-        return bool(crc32c.crc32c(entry[record_layout.BATCH_ATTRIBUTES_AT :]) == crc)
+        return bool(crc32c(entry[record_layout.BATCH_ATTRIBUTES_AT :]) == crc)
     crc = int.from_bytes(entry[record_layout.LEGACY_CRC_AT : record_layout.LEGACY_CRC_AT + 4], "big")
     return zlib.crc32(entry[record_layout.MAGIC_AT :]) == crc

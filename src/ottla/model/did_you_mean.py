@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import SequenceMatcher
 
 WELL_KNOWN: Mapping[str, tuple[str, ...]] = {
     "api.version.fallback": ("broker.version",),
@@ -96,7 +95,7 @@ def hint(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
 
 
 def _misspelled(squeezed: str, names: list[str]) -> str | None:
-    ratios = {name: SequenceMatcher(None, squeezed, _squeezed(name)).ratio() for name in names}
+    ratios = {name: _likeness(squeezed, _squeezed(name)) for name in names}
     best = max(ratios, key=lambda name: ratios[name], default="")
     # One letter of a short name is a large part of it: "pth" is "path", "sinc" is "sink".
     least = SPELLING_MIN if len(squeezed) > 4 else 0.7
@@ -123,7 +122,13 @@ def _are_in_order(words: list[str], among: list[str]) -> bool:
 
 
 def _is_like(word: str, other: str) -> bool:
-    return SequenceMatcher(None, word, other).ratio() >= WORD_SPELLING_MIN
+    return _likeness(word, other) >= WORD_SPELLING_MIN
+
+
+def _likeness(one: str, other: str) -> float:
+    from difflib import SequenceMatcher  # here: a start does not need it
+
+    return SequenceMatcher(None, one, other).ratio()
 
 
 def _words(name: str) -> list[str]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -20,6 +19,7 @@ import pyarrow as pa
 from ottla import kernels
 from ottla.kernels import layout
 from ottla.model import record_layout
+from ottla.model.checksums import crc32c
 from ottla.model.errors import ConfigError, LocalProtocolError
 from ottla.records.compression import Codec, compress
 from ottla.records.inputs import (
@@ -300,7 +300,7 @@ def _compressed(batch: memoryview, codec: Codec, level: int | None) -> memoryvie
 
 
 def _write_crc(batch: memoryview) -> None:
-    crc = crc32c.crc32c(batch[record_layout.BATCH_ATTRIBUTES_AT :])
+    crc = crc32c(batch[record_layout.BATCH_ATTRIBUTES_AT :])
     record_layout.CRC.pack_into(batch, record_layout.BATCH_CRC_AT, crc)
 
 

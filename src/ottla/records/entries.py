@@ -9,13 +9,13 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 
 from ottla import kernels
 from ottla.kernels import layout
 from ottla.model import record_layout
+from ottla.model.checksums import crc32c
 from ottla.model.errors import ConfigError, CorruptRecord
 from ottla.records.compression import Arena, Codec, OverLimit
 from ottla.records.slabs import SlabPool
@@ -145,7 +145,7 @@ def verified(entries: Entries) -> Entries:
     rows = np.flatnonzero(table[:, layout.CRC] >= 0)
     columns = table[rows][:, [layout.ENTRY, layout.END, layout.CRC]].tolist()
     for row, (at, end, crc) in zip(rows.tolist(), columns, strict=True):
-        if crc32c.crc32c(view[at + record_layout.BATCH_ATTRIBUTES_AT : end]) != crc:
+        if crc32c(view[at + record_layout.BATCH_ATTRIBUTES_AT : end]) != crc:
             return entries.damaged(row, layout.REASONS[layout.BAD_CRC])
     return entries
 

@@ -22,12 +22,12 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ottla.kernels import layout
+from ottla.model.checksums import crc32c
 from ottla.model.record_layout import (
     BATCH_ATTRIBUTES,
     BATCH_ATTRIBUTES_AT,
@@ -199,5 +199,5 @@ def stamped(batch: memoryview, stamp: Stamp, pool: SlabPool = POOL) -> memoryvie
     producer = (stamp.producer_id, stamp.producer_epoch, stamp.base_sequence)
     BATCH_PRODUCER.pack_into(out, BATCH_PRODUCER_ID_AT, *producer)
     if out[BATCH_ATTRIBUTES_AT:BATCH_OVERHEAD] != batch[BATCH_ATTRIBUTES_AT:BATCH_OVERHEAD]:
-        CRC.pack_into(out, BATCH_CRC_AT, crc32c.crc32c(out[BATCH_ATTRIBUTES_AT:]))
+        CRC.pack_into(out, BATCH_CRC_AT, crc32c(out[BATCH_ATTRIBUTES_AT:]))
     return out.toreadonly()

@@ -13,7 +13,6 @@ import base64
 import os
 import re
 import ssl
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,6 +75,8 @@ def load_own(context: ssl.SSLContext, material: KeyMaterial, where: str) -> None
     """
     if not material.key or not material.chain:
         raise ConfigError(f"{where}: it has no private key with a certificate")
+    import tempfile  # here: a start does not need it
+
     handle, path = tempfile.mkstemp(prefix="ottla-", suffix=".pem")  # mode 0600
     try:
         with os.fdopen(handle, "w") as file:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any, cast
 
 from ottla.broker.coordination.effects import Caller
@@ -27,6 +26,12 @@ from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.schema import Request, Response
 
 
+def _new_member_id() -> str:
+    import uuid  # here: a start does not need it
+
+    return str(uuid.uuid4())
+
+
 class GroupService(CoordinatorService[GroupDecision]):
     """The groups that a broker coordinates. Owned by the loop."""
 
@@ -34,9 +39,7 @@ class GroupService(CoordinatorService[GroupDecision]):
         self, broker_id: int, store: TopicStore, runtime: Runtime, memory: Share, appender: Appender
     ) -> None:
         topics = ClusterTopics(store)
-        self.coordinator = GroupCoordinator(
-            store.config.groups, lambda: str(uuid.uuid4()), topics, topics.overrides
-        )
+        self.coordinator = GroupCoordinator(store.config.groups, _new_member_id, topics, topics.overrides)
         writer = CoordinatorWriter(OFFSETS_TOPIC, store, runtime, broker_id, appender)
         super().__init__(self.coordinator, self.coordinator.replay, writer, runtime)
         appender.marker_listeners.append(self._transaction_ended)

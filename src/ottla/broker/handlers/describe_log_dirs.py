@@ -8,8 +8,6 @@ it may lead. A damaged log is left out. Nothing is ever moved or behind, so ther
 
 from __future__ import annotations
 
-import shutil
-
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.broker.storage.partition import Partition
 from ottla.model.error_codes import Code
@@ -25,6 +23,8 @@ from ottla.wire.versions import VersionRange
 
 def handle(inquiry: Inquiry, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Describe the directory, with the partitions that the request names."""
+    import shutil  # here: a start does not need it
+
     path = inquiry.broker.store.directory.path.absolute()
     try:
         space = shutil.disk_usage(path)

@@ -7,8 +7,6 @@ Behaviour: to one that asks all the same the answer is that of such a Kafka: no 
 
 from __future__ import annotations
 
-import uuid
-
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.wire.api.get_telemetry_subscriptions import (
@@ -27,6 +25,8 @@ COMPRESSION_TYPES = (4, 3, 1, 2)
 
 def handle(_inquiry: Inquiry, request: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
     """Want nothing. A client without an id gets one."""
+    import uuid  # here: a start does not need it
+
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=uuid.uuid4().bytes
         if request.client_instance_id == NO_ID

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import re
 import threading
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,6 +64,8 @@ class SigningKeys:
             log.error("the keys in force stay: %s", error)
 
     def _read(self) -> list[dict[str, Any]]:
+        import urllib.request  # here: a start does not need it
+
         where = f"sasl.oauthbearer.jwks.endpoint.url={self._url}"
         try:
             if self._url.startswith("file:"):

@@ -20,10 +20,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import crc32c
-
 from ottla.broker.storage.journal import Change, Journal
 from ottla.log.file_system import REAL, FileSystem
+from ottla.model.checksums import crc32c
 from ottla.model.errors import StorageError
 
 FILE_NAME = "ottla.json"
@@ -248,7 +247,7 @@ class Catalog:
 
 def _checksum(data: bytes) -> str:
     """The checksum of a catalog: of all of it, with zeros in the place of the checksum."""
-    return f"{crc32c.crc32c(_CHECKSUM.sub(NO_CHECKSUM.encode(), data, count=1)):08x}"
+    return f"{crc32c(_CHECKSUM.sub(NO_CHECKSUM.encode(), data, count=1)):08x}"
 
 
 def _fields(topic: Topic) -> dict[str, object]:

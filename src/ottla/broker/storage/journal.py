@@ -18,9 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import crc32c
-
 from ottla.log.file_system import FileSystem
+from ottla.model.checksums import crc32c
 from ottla.model.errors import StorageError
 
 Change = dict[str, Any]
@@ -89,7 +88,7 @@ class Journal:
 
 def _line(content: Change | list[Change]) -> bytes:
     text = json.dumps(content).encode()
-    return b"%08x %s\n" % (crc32c.crc32c(text), text)
+    return b"%08x %s\n" % (crc32c(text), text)
 
 
 def _whole_lines(data: bytes, path: Path) -> tuple[list[Change], int]:
@@ -130,7 +129,7 @@ def _changes(line: bytes) -> list[Change] | None:
     """The changes of a line; None if it is not whole."""
     checksum, _, text = line.partition(b" ")
     try:
-        if int(checksum, 16) != crc32c.crc32c(text):
+        if int(checksum, 16) != crc32c(text):
             return None
         content = json.loads(text)
     except ValueError:

@@ -6,8 +6,7 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import crc32c
-
+from ottla.model.checksums import crc32c
 from ottla.model.record_layout import (
     BATCH_ATTRIBUTES,
     BATCH_ATTRIBUTES_AT,
@@ -67,7 +66,7 @@ class SegmentEntry(NamedTuple):
         data = self.data
         if self.magic < 2:
             return bool(zlib.crc32(data[MAGIC_AT:]) == self.crc)
-        return bool(crc32c.crc32c(data[BATCH_ATTRIBUTES_AT:]) == self.crc)
+        return bool(crc32c(data[BATCH_ATTRIBUTES_AT:]) == self.crc)
 
     @property
     def crc(self) -> int:
@@ -91,7 +90,7 @@ class SegmentEntry(NamedTuple):
         data = bytearray(self.data)
         (attributes,) = BATCH_ATTRIBUTES.unpack_from(data, BATCH_ATTRIBUTES_AT)
         BATCH_ATTRIBUTES.pack_into(data, BATCH_ATTRIBUTES_AT, attributes & ~CONTROL)
-        CRC.pack_into(data, BATCH_CRC_AT, crc32c.crc32c(memoryview(data)[BATCH_ATTRIBUTES_AT:]))
+        CRC.pack_into(data, BATCH_CRC_AT, crc32c(memoryview(data)[BATCH_ATTRIBUTES_AT:]))
         yield from MessageSet(data)
 
     def inner(self) -> Iterator[SegmentEntry]:

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from ottla.broker.embedded import DEFAULTS
 from ottla.broker.service import BrokerService
-from ottla.broker.settings.broker_config import BrokerConfig, texts_by_name
+from ottla.broker.settings.broker_config import DEFAULTS, BrokerConfig, texts_by_name
 from ottla.log.file_system import Buffer
 from ottla.model.errors import KafkaError
 from ottla.testing.simulation.disk import Disk, Note, RecordingFiles, put
