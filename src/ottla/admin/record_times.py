@@ -34,7 +34,7 @@ STEPS_MAX = 20
 """How many batches without records (transaction markers, compacted batches) are skipped."""
 
 Times = dict[tuple[TopicAndPartition, int], int | None]
-"""By partition and offset."""
+"""The time of a record, by partition and offset."""
 FirstTimes = dict[TopicAndPartition, int | None]
 
 

@@ -82,7 +82,7 @@ class LoopMetadata:
 
     @property
     def view(self) -> ClusterView:
-        """What is known now; sends nothing."""
+        """The current view; sends nothing."""
         return self._known.view
 
     # --- asking

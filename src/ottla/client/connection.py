@@ -264,7 +264,7 @@ class Connection(Closing):
         return self._link.fileno()
 
     def interrupt(self) -> None:
-        """From any thread: the owner, if it waits, gets ConnectionLost at once.
+        """Make the owner, if it waits, raise ConnectionLost at once. From any thread.
 
         This concerns all connections that share the interruption.
         """

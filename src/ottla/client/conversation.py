@@ -88,7 +88,7 @@ class Metadata(Protocol):
 
     @property
     def view(self) -> ClusterView:
-        """What is known now; sends nothing."""
+        """The current view; sends nothing."""
 
     async def refresh(
         self, topics: Iterable[str] | None = None, *, reason: str = "", deadline: Deadline | None = None

@@ -93,7 +93,7 @@ class DirectMetadata:
 
     @property
     def view(self) -> ClusterView:
-        """What is known now; sends nothing."""
+        """The current view; sends nothing."""
         return self.metadata.view
 
     async def refresh(

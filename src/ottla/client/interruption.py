@@ -36,7 +36,7 @@ class Interruption(Closing):
         return self.event.is_set()
 
     def interrupt(self) -> None:
-        """From any thread or signal handler: the wait of the owner ends with ConnectionLost."""
+        """End the wait of the owner with ConnectionLost. From any thread or signal handler."""
         self.event.set()
         with self._lock:
             if not self._is_closed:

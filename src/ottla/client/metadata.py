@@ -83,7 +83,7 @@ class ClusterMetadata(Closing):
 
     @property
     def view(self) -> ClusterView:
-        """What is known now; sends nothing."""
+        """The current view; sends nothing."""
         return self._known.view
 
     # --- asking
@@ -279,7 +279,7 @@ class ClusterMetadata(Closing):
     # --- the end
 
     def interrupt(self) -> None:
-        """From any thread: threads that wait in here get ConnectionLost at once."""
+        """Make threads that wait here raise ConnectionLost at once. From any thread."""
         self._interruption.interrupt()
 
     def close(self) -> None:

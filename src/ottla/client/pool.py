@@ -160,7 +160,7 @@ class ConnectionPool(Closing):
         self.peers.forget_coordinator(key, kind=kind)
 
     def interrupt(self) -> None:
-        """From any thread: the owner, if it waits, gets ConnectionLost at once.
+        """Make the owner, if it waits, raise ConnectionLost at once. From any thread.
 
         If it waits for metadata, only `ClusterMetadata.interrupt` ends that.
         """

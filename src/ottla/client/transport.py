@@ -120,7 +120,7 @@ class Transport:
 
 
 class TlsTransport(Transport):
-    """The same with TLS. A read may need a write, and `poll` does not see decrypted bytes."""
+    """A connected socket with TLS. A read may need a write, and `poll` does not see decrypted bytes."""
 
     _drains = False
 

@@ -79,7 +79,7 @@ class ZooKeeperMetadata:
         )
 
     def topic(self, name: str) -> TopicView:
-        """One topic; with error 3 if it is missing, -1 if its znode cannot be decoded."""
+        """Return one topic; with error 3 if it is missing, -1 if its znode cannot be decoded."""
         path = paths.topic(name)
         znode = read_if_present(self._session, path)
         if znode is None:

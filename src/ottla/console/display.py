@@ -12,7 +12,7 @@ UNKNOWN = "\N{EN DASH}"
 
 
 def short(value: float | None) -> str:
-    """At most four digits: 950, 1.2k, 35M."""
+    """Return a number with at most four digits: 950, 1.2k, 35M."""
     if value is None:
         return UNKNOWN
     for factor, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -22,12 +22,12 @@ def short(value: float | None) -> str:
 
 
 def exact(value: int | None) -> str:
-    """With commas; a dash if it is not known."""
+    """Return a number with commas; a dash if it is not known."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def size(count: int | None) -> str:
-    """Bytes in binary units."""
+    """Return bytes in binary units."""
     if count is None:
         return UNKNOWN
     number = float(count)
@@ -39,7 +39,7 @@ def size(count: int | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration: 0 s, 42 s, 3 min, 2.5 h; a dash if it is not known."""
+    """Return a duration: 0 s, 42 s, 3 min, 2.5 h; a dash if it is not known."""
     if value is None:
         return UNKNOWN
     if value < 90:
@@ -50,7 +50,7 @@ def seconds(value: float | None) -> str:
 
 
 def moment(time_ms: int | None) -> str:
-    """A time in UTC; a dash if there is none."""
+    """Return a time in UTC; a dash if there is none."""
     if time_ms is None or time_ms < 0:
         return UNKNOWN
     try:

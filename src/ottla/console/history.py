@@ -74,7 +74,9 @@ class History:
         return self._series.get(name, Series())
 
     def to_json(self) -> dict[str, list[Point]]:
-        """For a file: about `SAVED_MAX` points of all series at most, the newest of each among them."""
+        """Return about `SAVED_MAX` points of all series at most, for a file; the newest of each are among
+        them.
+        """
         step = -(-sum(len(series.points) for series in self._series.values()) // SAVED_MAX) or 1
         return {
             name: [(round(at, 1), round(value, 1)) for at, value in series.points[::-step][::-1]]
@@ -83,7 +85,7 @@ class History:
 
     @classmethod
     def from_json(cls, saved: object) -> History:
-        """From a file; what is not of this form is left out."""
+        """Make a history from a file; entries of another form are left out."""
         history = cls()
         if not isinstance(saved, dict):
             return history

@@ -67,7 +67,7 @@ class RebalanceLog:
 
 
 def rebalance(before: GroupDescription, after: GroupDescription, at: float) -> Rebalance | None:
-    """What changed; None if nothing did."""
+    """Return the differences between two descriptions of a group; None if there are none."""
     had, has = _owners(before), _owners(after)
     moves = tuple(
         PartitionMove(str(part), had.get(part, ""), has.get(part, ""))

@@ -100,13 +100,13 @@ class ClusterView:
     is_whole: bool = False
 
     def leader_of(self, topic: str, partition: int) -> PartitionLeader | None:
-        """The leader of a partition; None if it has none, or if none is known."""
+        """Return the leader of a partition; None if it has none, or if none is known."""
         known = self.partition(topic, partition)
         node = self.brokers.get(known.leader) if known is not None else None
         return PartitionLeader(node, known.leader_epoch) if known is not None and node is not None else None
 
     def partition(self, topic: str, partition: int) -> PartitionView | None:
-        """What is known about a partition; None if nothing is."""
+        """Return the view of a partition; None if nothing is known about it."""
         known = self.topics.get(topic)
         return known.partition(partition) if known is not None else None
 

@@ -97,5 +97,5 @@ def _sample(topic: str, properties: Mapping[str, object]) -> list[tuple[bytes | 
 
 
 def view_columns(columns: TopicColumns) -> str:
-    """What a view over such records selects."""
+    """Return the columns that a view over such records selects."""
     return ", ".join(["*", *field_columns(columns.fields, COLUMNS)])

@@ -77,7 +77,7 @@ def conditions(
     has_keys: bool = True,
     has_values: bool = True,
 ) -> Conditions:
-    """What the condition says. `fields` are the fields of values and their types.
+    """Return the conditions in a WHERE. `fields` are the fields of values and their types.
 
     `evaluate` gives the value of a constant expression, None if it has none. Without `has_keys` or
     `has_values` the condition sees keys or values that a schema decodes, whose bytes say nothing: a number

@@ -75,7 +75,7 @@ class TopicColumns:
     values: ColumnTexts = ColumnTexts()
 
     def conditions(self, where: Tree | None, evaluate: Evaluate) -> Conditions:
-        """What a condition says about records of the topic; see `statements`."""
+        """Return the conditions in a WHERE about records of the topic; see `statements`."""
         return conditions(
             where,
             self.fields,

@@ -152,7 +152,10 @@ class Records:
 
     @classmethod
     def of(cls, columns: pa.RecordBatch | pa.Table, timestamp_ms: int) -> Records:
-        """Raises ConfigError. `timestamp_ms` is for records without a timestamp, where others have one."""
+        """Check columns and convert them. Raises ConfigError.
+
+        `timestamp_ms` is for records without a timestamp, where others have one.
+        """
         names = columns.schema.names
         if "value" not in names:
             raise ConfigError(f"there is no column 'value' among {sorted(names)}")
@@ -288,7 +291,7 @@ def _raise_unless_ok(status: int, state: npt.NDArray[np.int64]) -> None:
 
 
 def _compressed(batch: memoryview, codec: Codec, level: int | None) -> memoryview:
-    """The same batch with its records compressed: length, codec bits and checksum change."""
+    """Return the batch with its records compressed: length, codec bits and checksum change."""
     records = compress(codec, batch[record_layout.BATCH_OVERHEAD :], level=level)
     out = bytearray(record_layout.BATCH_OVERHEAD + len(records))
     out[: record_layout.BATCH_OVERHEAD] = batch[: record_layout.BATCH_OVERHEAD]

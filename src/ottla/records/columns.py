@@ -144,7 +144,7 @@ class HeaderSpans(NamedTuple):
         return (1, ~start) if start < 0 else (0, start)
 
     def total_bytes(self, rows: int) -> int:
-        """Of the headers of the first `rows` records."""
+        """Return the size of the headers of the first `rows` records."""
         start = self.start[:rows]
         return int((self.stop[:rows] - np.where(start < 0, ~start, start)).sum())
 

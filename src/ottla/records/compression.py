@@ -342,7 +342,7 @@ _INTO: Final[tuple[Callable[[memoryview, memoryview], int], ...]] = (
     cramjam.lz4.decompress_into,
     cramjam.zstd.decompress_into,
 )
-"""By the number of the codec: looked up for every batch."""
+"""Decompressors, by the number of the codec: looked up for every batch."""
 
 
 def _messages_when_full() -> frozenset[str]:

@@ -225,7 +225,7 @@ def _borrowed_arena(limit: int) -> Arena:
 
 
 def give_back_arena(entries: Entries) -> None:
-    """Nothing reads the decompressed bytes any more: decoding has copied them out."""
+    """Release the arena: decoding has copied the decompressed bytes out."""
     if entries.borrowed is not None and entries.borrowed.capacity <= ARENA_KEPT_BYTES:
         _ARENAS.append(entries.borrowed)
 

@@ -35,7 +35,7 @@ class BinaryInput(NamedTuple):
 
     @property
     def data_bytes(self) -> int:
-        """Of all values together."""
+        """The size of all values together."""
         return int(self.ends[-1]) - int(self.ends[0]) if self.ends.size else 0
 
 
@@ -50,7 +50,7 @@ class HeaderInput(NamedTuple):
     value: BinaryInput
 
     def part(self, first: int, last: int) -> HeaderInput:
-        """Of records first to last."""
+        """Return the headers of records first to last."""
         return self._replace(ends=self.ends[first : last + 1])
 
     @property

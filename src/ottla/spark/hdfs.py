@@ -208,7 +208,7 @@ class HdfsDirectory:
                     self._client.delete(self._path(str(parent)), recursive=False)
 
     def lock(self) -> AbstractContextManager[None]:
-        """Nothing: `replace` decides."""
+        """Do nothing: `replace` decides."""
         return nullcontext()
 
 

@@ -122,11 +122,11 @@ class LandingDataSource(DataSource):
         return StructType([StructField(field.name, _KINDS[field.type]) for field in REPORT])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For a bounded range."""
+        """Return the reader for a bounded range."""
         return LandingReader(landing(self.options, Mode.BATCH), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """For a stream."""
+        """Return the reader for a stream."""
         return LandingStreamReader(landing(self.options, Mode.STREAM), schema)
 
 
@@ -138,7 +138,7 @@ class LandingReader(TopicReader):
         self._job = job
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In an executor."""
+        """Write the files of a task, in an executor. Yields a row for each file."""
         return land_task(partition.value, self._job)
 
 
@@ -150,7 +150,7 @@ class LandingStreamReader(TopicStreamReader):
         self._job = job
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In an executor."""
+        """Write the files of a task, in an executor. Yields a row for each file."""
         return land_task(partition.value, self._job)
 
 

@@ -83,7 +83,7 @@ class OttlaLogDataSource(DataSource):
         return schema_of(parse_options(LOG_OPTIONS, self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For batch queries."""
+        """Return the reader for batch queries."""
         options = log_options(self.options)
         return LogReader(options, arrow_schema(schema, has_headers=options.has_headers))
 
@@ -100,7 +100,7 @@ class LogReader(DataSourceReader):
         return [InputPartition(task) for task in log_tasks(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In an executor."""
+        """Yield the rows of a task, in an executor."""
         from ottla.spark.range_reader import settle_in
 
         settle_in()

@@ -38,7 +38,7 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
-    """The same with a time for each partition."""
+    """The first record of each partition at or after a time, with a time for each partition."""
 
     times_ms: Offsets
 

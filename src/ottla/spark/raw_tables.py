@@ -172,7 +172,7 @@ class DeltaRaw:
         return self._table.ends(wanted)
 
     def promised(self) -> Spans:
-        """Nothing: a commit is all or nothing."""
+        """Return nothing: a commit is all or nothing."""
         return {}
 
     def add(self, topic_partition: TopicAndPartition, start: int, rows: pa.RecordBatch) -> None:  # noqa: ARG002
@@ -180,7 +180,7 @@ class DeltaRaw:
         self._rows.append(rows)
 
     def commit(self, spans: Spans) -> None:
-        """One commit of Delta."""
+        """Commit the batch to Delta."""
         rows = self._rows
         batch = TableBatch(self._WRITER, self._table.last_batch(self._WRITER) + 1, spans)
         self._table.add(lambda: pa.RecordBatchReader.from_batches(self.schema, rows), batch)
@@ -205,7 +205,7 @@ class IcebergRaw:
         return self._table.ends(wanted)
 
     def promised(self) -> Spans:
-        """Nothing: a commit is all or nothing."""
+        """Return nothing: a commit is all or nothing."""
         return {}
 
     def add(self, topic_partition: TopicAndPartition, start: int, rows: pa.RecordBatch) -> None:  # noqa: ARG002

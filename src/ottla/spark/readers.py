@@ -66,7 +66,7 @@ class TopicReader(DataSourceReader):
         return [InputPartition(task) for task in batch_tasks(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In an executor."""
+        """Yield the rows of a task, in an executor."""
         return rows_of(partition.value, self._options, self._schema)
 
 
@@ -113,11 +113,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(task) for task in self._plan().tasks(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In an executor."""
+        """Yield the rows of a task, in an executor."""
         return rows_of(partition.value, self._options, self._schema)
 
     def commit(self, end: SparkOffset) -> None:
-        """Nothing to do: the planner has committed already."""
+        """Do nothing: the planner has committed already."""
         self._plan().completed(end)
 
     def stop(self) -> None:

@@ -138,7 +138,7 @@ class _PlannedWriter:
         return self.__dict__
 
     def _written(self, batches: Iterable[pa.RecordBatch], query: str, epoch: int) -> TaskWritten:
-        """In an executor."""
+        """Write the rows of a task, in an executor."""
         settle_in()
         context = TaskContext.get()
         task = TaskIdentity(query, epoch, context.partitionId() if context is not None else 0)
@@ -155,7 +155,7 @@ class _PlannedWriter:
         return TaskWritten(rows, query, plan, prepared)
 
     def _commit(self, messages: Messages, batch: int) -> None:
-        """On the driver, when all tasks are done."""
+        """Commit, on the driver, when all tasks are done."""
         written = [message for message in messages if isinstance(message, TaskWritten)]
         if self._options.exactly_once is not None and written:
             plan, query = written[0].plan, written[0].query
@@ -165,7 +165,7 @@ class _PlannedWriter:
         log.info("batch %d: %d rows are written by %d tasks", batch, rows, len(messages))
 
     def _abort(self, messages: Messages) -> None:
-        """On the driver, if a task has failed for good."""
+        """Abort, on the driver, if a task has failed for good."""
         if self._options.exactly_once is not None:
             self._options.driver.abort(_prepared(messages))
 
@@ -187,15 +187,15 @@ class TopicWriter(_PlannedWriter, DataSourceArrowWriter):
         self._job = options.write_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In an executor."""
+        """Write the rows of a task, in an executor."""
         return self._written(iterator, self._job, self._options.batch)
 
     def commit(self, messages: Messages) -> None:
-        """On the driver, when all tasks are done."""
+        """Commit, on the driver, when all tasks are done."""
         self._commit(messages, self._options.batch)
 
     def abort(self, messages: Messages) -> None:
-        """On the driver, if a task has failed for good."""
+        """Abort, on the driver, if a task has failed for good."""
         self._abort(messages)
 
 
@@ -203,7 +203,7 @@ class TopicStreamWriter(_PlannedWriter, DataSourceStreamArrowWriter):
     """df.writeStream.format("ottla")"""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In an executor."""
+        """Write the rows of a task, in an executor."""
         context = TaskContext.get()
         query = context.getLocalProperty(QUERY_ID) if context is not None else None
         batch = context.getLocalProperty(BATCH_ID) if context is not None else None
@@ -212,11 +212,11 @@ class TopicStreamWriter(_PlannedWriter, DataSourceStreamArrowWriter):
         return self._written(iterator, query or "", int(batch or 0))
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        """On the driver, when all tasks of a batch are done."""
+        """Commit a batch, on the driver, when all its tasks are done."""
         self._commit(messages, batchId)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803
-        """On the driver, if a task of a batch has failed for good."""
+        """Abort a batch, on the driver, if a task has failed for good."""
         self._abort(messages)
 
 

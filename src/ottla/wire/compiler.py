@@ -282,7 +282,7 @@ def _tags_decoder(tagged: Sequence[Field], context: FieldContext) -> Decoder:
 
 
 def _whole(read: Decoder, view: memoryview, position: int, label: str) -> object:
-    """One value that must fill the rest of `view`."""
+    """Return one value that must fill the rest of `view`."""
     out: list[object] = []
     stop = read(view, position, out)
     if stop != len(view):

@@ -25,7 +25,7 @@ _SERVER_JARS = (
     *("netty-transport", "netty-transport-classes-epoll", "netty-transport-native-unix-common"),
     *("netty-transport-native-epoll", "netty-tcnative-classes"),
 )
-"""Those that a server loads, of Spark 3 and 4 or of ZooKeeper itself."""
+"""The jars that a server loads, of Spark 3 and 4 or of ZooKeeper itself."""
 
 
 def find_java() -> str | None:

@@ -81,7 +81,7 @@ class AdmittedLater(NamedTuple):
 
     @property
     def partition(self) -> TopicAndPartition:
-        """What the coordinator is asked about."""
+        """The partition that the coordinator is asked about."""
         return TopicAndPartition(self.topic, self.item.index)
 
 

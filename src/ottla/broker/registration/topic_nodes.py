@@ -51,7 +51,7 @@ from ottla.zookeeper.zookeeper_errors import ZnodeError
 log = logging.getLogger(__name__)
 
 OPERATIONS_AT_ONCE = 1000
-"""Of one transaction: far below ZooKeeper's limit of 1 MB a request."""
+"""The operations of one transaction: far below ZooKeeper's limit of 1 MB per request."""
 
 States = dict[int, PartitionStateZnode | None]
 

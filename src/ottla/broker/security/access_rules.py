@@ -54,7 +54,7 @@ class Asker(Protocol):
         """Whether the client may do something with any resource of a kind."""
 
     def operations(self, possible: int, resource: ResourceType, name: str) -> int:
-        """What the client may do, as bits."""
+        """Return the operations that the client may do, as bits."""
 
     def topic(self, item: Any) -> str | None:
         """Return the name of a topic that is given by name or id; None if there is no such id."""

@@ -375,4 +375,4 @@ ACCESS: Mapping[int, Access] = {
     92: Access((_named(DELETE, GROUP, "group_id"),), (_topics(READ, "topics", "responses"),)),
 }
 CLOSED = _cluster(CLUSTER_ACTION)
-"""For an API without a row."""
+"""The rules for an API without a row."""

@@ -191,7 +191,7 @@ class FileTransport(asyncio.Transport):
         self._inner.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What the inner transport knows."""
+        """Return what the inner transport returns."""
         return self._inner.get_extra_info(name, default)
 
 

@@ -53,7 +53,7 @@ class InquirySubject:
         return self._authorizer.allows_any(*self._who, operation, resource)
 
     def operations(self, possible: int, resource: ResourceType, name: str) -> int:
-        """What the client may do, as bits."""
+        """Return the operations that the client may do, as bits."""
         return self._authorizer.operations(*self._who, possible, resource, name)
 
     def topic(self, item: Any) -> str | None:

@@ -54,7 +54,7 @@ class Holder(Protocol):
 
     @property
     def answers(self) -> Answers:
-        """What waits for the peer."""
+        """The answers that the peer has not taken."""
 
     @property
     def partial_bytes(self) -> int:

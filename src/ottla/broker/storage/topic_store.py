@@ -300,7 +300,10 @@ class TopicStore:
 
     @property
     def dynamic(self) -> DynamicOverrides:
-        """What admin clients have set. The brokers share one config: the first broker's overrides count."""
+        """The settings that admin clients have changed.
+
+        The brokers share one config: the first broker's overrides count.
+        """
         stored = self.catalog.broker_overrides
         return DynamicOverrides(stored.get(str(self.started_with.broker_id), {}), stored.get("", {}))
 

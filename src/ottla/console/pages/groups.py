@@ -24,7 +24,7 @@ KIND_NAMES = {
 
 
 def kind_name(group: GroupListing) -> str:
-    """What people call this kind of group."""
+    """Return the name of this kind of group for people."""
     if group.kind.value == "zookeeper":
         return "ZooKeeper"
     return KIND_NAMES.get(group.group_type, group.group_type or "classic")

@@ -271,7 +271,7 @@ class Rebalancer:
         self._due[MemberAction.RENEW] = now_ms
 
     def close(self) -> None:
-        """Nothing more is due. A FAILED member stays FAILED."""
+        """End all actions. A FAILED member stays FAILED."""
         self._apply(HealthEvent.CLOSED)
 
     def _inspect_later(self, now_ms: float) -> None:

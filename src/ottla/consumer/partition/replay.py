@@ -54,7 +54,7 @@ class Progress(NamedTuple):
 
     @property
     def fraction(self) -> float:
-        """From 0 to 1."""
+        """The part of the offsets that is read, from 0 to 1."""
         return self.offsets / self.offsets_total if self.offsets_total else 1.0
 
 

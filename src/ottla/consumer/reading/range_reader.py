@@ -85,7 +85,7 @@ class RangeReader:
         return self._inbox.is_closed
 
     def close(self) -> None:
-        """From any thread: `chunks` ends."""
+        """End `chunks`. From any thread."""
         self._inbox.close()
 
     def add(self, topic_partition: TopicAndPartition, wanted: ReadRange) -> None:

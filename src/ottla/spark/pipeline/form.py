@@ -161,7 +161,7 @@ class PipelineForm:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """From a dictionary with the content of such a file. Raises ConfigError."""
+        """Check a dictionary with the content of such a file. Raises ConfigError."""
         top = Section("the pipeline", given)
         sections = {name: top.section(name) for name in _SECTIONS}
         sinks = tuple(sink_of(sink) for sink in _several(top, "sink"))

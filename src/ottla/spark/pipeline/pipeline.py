@@ -61,12 +61,12 @@ class Pipeline:
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """From a TOML file. Raises ConfigError."""
+        """Make a pipeline from a TOML file. Raises ConfigError."""
         return cls(PipelineForm.read(path))
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """From a dictionary with the content of such a file. Raises ConfigError."""
+        """Make a pipeline from a dictionary with the content of such a file. Raises ConfigError."""
         return cls(PipelineForm.of(given))
 
     def __str__(self) -> str:
@@ -101,7 +101,9 @@ class Pipeline:
     def analysed(
         self, spark: SparkSession, checkpoint: str | Path | None = None, *, sample: int = 0
     ) -> Analysed:
-        """What Spark says about every step, before anything runs; and `sample` rows of real data."""
+        """Let Spark analyse every step before anything runs; with `sample`, show that many rows of
+        real data.
+        """
         spans = offsets.of_range(self.form.source_options, {}) if sample else {}
         return analysed(self.form, spark, self.state(checkpoint), spans, sample)
 

@@ -37,7 +37,7 @@ def nothing(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def nothing_streamed(spark: SparkSession, source: Source) -> DataFrame:
-    """The same as a stream. It asks no broker."""
+    """Return no records as a stream, with the source's columns. It asks no broker."""
     fields = schema_of(parse_options(SOURCE_OPTIONS, source)).fields
     columns = [f"cast(null as {field.dataType.simpleString()}) as `{field.name}`" for field in fields]
     return spark.readStream.format("rate").load().selectExpr(*columns)

@@ -49,7 +49,7 @@ def shown_sink(sink: SinkForm) -> str:
 
 
 def sink_of(settings: Mapping[str, Any]) -> SinkForm:
-    """One [sink] of a file. Raises ConfigError."""
+    """Check one [sink] of a file. Raises ConfigError."""
     given = Section("[sink]", settings)
     made = SinkForm(
         choice(SinkFormat, given.text("format"), "[sink] format"),

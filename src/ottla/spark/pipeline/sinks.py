@@ -200,7 +200,7 @@ def letter_sink(sink: SinkForm, source: Mapping[str, str]) -> RowSink:
 
 
 def totals_sink(form: PipelineForm, which: int) -> TotalsSink:
-    """One of the sinks, for window totals."""
+    """Return one of the sinks, for window totals."""
     sink, window = form.sinks[which], form.window
     assert window is not None
     if sink.format is SinkFormat.PARQUET:

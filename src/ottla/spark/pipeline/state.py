@@ -67,7 +67,7 @@ class PipelineState:
         self.url = self._where.url
 
     def __reduce__(self) -> tuple[type[PipelineState], tuple[str]]:
-        """By its location: Spark Connect pickles what batches need."""
+        """Pickle the location only: Spark Connect pickles what batches need."""
         return PipelineState, (self.url,)
 
     # --- Spark's files
