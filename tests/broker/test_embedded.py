@@ -453,7 +453,7 @@ def test_another_address_must_be_asked_for_twice(caplog: pytest.LogCaptureFixtur
     """192.0.2.1 is for documentation: no machine has it, so that nothing is opened here."""
     there = {"listeners": "PLAINTEXT://192.0.2.1:0"}
     with pytest.raises(
-        ConfigError, match=r"listeners=PLAINTEXT://192\.0\.2\.1:0: whoever reaches .* SASL_SSL"
+        ConfigError, match=r"listeners=PLAINTEXT://192\.0\.2\.1:0: any client that reaches .* SASL_SSL"
     ):
         EmbeddedBroker(properties=there).start()
     assert caplog.records == []
@@ -461,4 +461,4 @@ def test_another_address_must_be_asked_for_twice(caplog: pytest.LogCaptureFixtur
     with pytest.raises(ConfigError, match=r"broker 0 cannot listen on 192\.0\.2\.1:0"):
         broker.start()
     warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert warnings == ["listening on 192.0.2.1 without a login: whoever reaches it reads and writes"]
+    assert warnings == ["listening on 192.0.2.1 without a login: any client may read and write"]

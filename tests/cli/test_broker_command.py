@@ -254,7 +254,7 @@ def test_a_directory_that_may_not_be_written_is_one_line_too(tmp_path: Path) -> 
 def test_an_open_address_must_be_asked_for_twice(tmp_path: Path) -> None:
     """192.0.2.1 is for documentation: no machine has it, so that nothing is opened here."""
     there = ("--host", "192.0.2.1", "--data-dir", str(tmp_path))
-    assert "listeners=PLAINTEXT://192.0.2.1:9092: whoever reaches" in refused(*there)
+    assert "listeners=PLAINTEXT://192.0.2.1:9092: any client that reaches" in refused(*there)
     run = subprocess.run(
         [*OTTLA, "broker", "start", *there, "--set", "ottla.allow.open.listeners=true"],
         capture_output=True,

@@ -272,7 +272,7 @@ def test_records_that_were_never_sent_expire() -> None:
     assert one.expires_at() == 110.0
     (outcome,) = one.expired(110.0, NetworkErrors(lambda: 0.0))
     assert isinstance(outcome.error, DeliveryExpired)
-    assert "they are not stored; nobody leads the partition" in str(outcome.error)
+    assert "they are not stored; no broker leads the partition" in str(outcome.error)
     assert numbers(outcome.parts[0]) == [1]
     assert one.expires_at() == 160.0
 

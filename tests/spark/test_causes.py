@@ -71,7 +71,7 @@ Driver stacktrace:
             "ConfigError: column key is int: cast it",
         ),
         ("something else\nand more", "something else"),
-        ("", "Spark tells no reason"),
+        ("", "Spark gives no reason"),
     ],
 )
 def test_the_cause_is_one_line(text: str, told: str) -> None:

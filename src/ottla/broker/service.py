@@ -76,7 +76,8 @@ class BrokerService:
         for listener in self.config.listeners:
             if listener.is_open:
                 log.warning(
-                    "listening on %s without a login: whoever reaches it reads and writes", listener.host
+                    "listening on %s without a login: any client may read and write",
+                    listener.host,
                 )
         try:
             for node in self.nodes.values():

@@ -56,7 +56,7 @@ def unreachable(address: Address, broker_id: int | None, error: OSError) -> Brok
 def unanswered(error: ConnectionLost, security: str) -> ConnectionLost:
     """Return the error for a connection without a login that broke before its first answer."""
     return ConnectionLost(
-        f"{error}. It has told its versions and answered nothing else: if this goes on, the listener may "
+        f"{error}. It has listed its versions and answered nothing else: if this repeats, the listener may "
         f"want a login (security.protocol is {security} here, not SASL_PLAINTEXT or SASL_SSL)"
     )
 
@@ -112,7 +112,7 @@ class VersionTalk:
         versions = self.plan.versions
         if versions.origin is VersionsOrigin.PROBED:
             log.warning(
-                "%s does not tell its versions and looks like Kafka %s; broker.version=%s saves asking. "
+                "%s does not list its versions and looks like Kafka %s; broker.version=%s avoids probing. "
                 "If it is a newer one, it was too slow to answer (api.version.request.timeout.ms)",
                 self._peer,
                 versions.generation,

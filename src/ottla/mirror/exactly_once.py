@@ -144,7 +144,7 @@ class TargetTransactions:
         if error is not None and (_is_fenced(error) or _is_fenced(refusal)):
             raise MirrorFailed(
                 f"group {self._group!r}: this mirror has been replaced. A newer mirror of the same group "
-                f"writes into this target, and goes on where this one has committed; or the target did not "
+                f"writes into this target, and continues where this one has committed; or the target did not "
                 f"answer for longer than transaction.timeout.ms. What is not committed does not count "
                 f"({error})"
             ) from error

@@ -62,7 +62,7 @@ class SourceLogs(Closing):
         try:
             listed = self._admin.list_transactions(producer_ids=producer_ids)
         except OttlaError as error:  # brokers before Kafka 3.0, or a coordinator that moves
-            log.debug("coordinators do not tell the states of transactions: %s", error)
+            log.debug("coordinators do not report the states of transactions: %s", error)
             return frozenset()
         return frozenset(each.producer_id for each in listed if each.state not in _BEING_MARKED)
 

@@ -312,7 +312,9 @@ class PartitionQueue:
         return outcomes
 
     def _too_late(self, count: int, errors: NetworkErrors, *, may_be_stored: bool) -> DeliveryExpired:
-        why = "nobody leads the partition" if self.leader == NO_LEADER else f"broker {self.leader} leads it"
+        why = (
+            "no broker leads the partition" if self.leader == NO_LEADER else f"broker {self.leader} leads it"
+        )
         trouble = errors.of(broker(self.leader), topic(self.topic), CLUSTER)
         fate = "they may be stored all the same" if may_be_stored else "they are not stored"
         error = DeliveryExpired(

@@ -33,7 +33,7 @@ def cause(text: str) -> str:
         return " ".join(ours[1].split())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in map(_raised_error, lines) if line]
-    return errors[-1] if errors else lines[0] if lines else "Spark tells no reason"
+    return errors[-1] if errors else lines[0] if lines else "Spark gives no reason"
 
 
 def _raised_error(line: str) -> str:

@@ -172,7 +172,7 @@ class SparkCluster:
                 sizes = _log_sizes(self._pool.to(broker_id).call(_log_sizes_request(partitions)))
             except OttlaError as error:
                 log.warning(
-                    "tasks are not sized by bytes: broker %d does not tell sizes: %s", broker_id, error
+                    "tasks are not sized by bytes: broker %d does not report sizes: %s", broker_id, error
                 )
                 continue
             for topic_partition in partitions:

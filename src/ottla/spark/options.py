@@ -119,7 +119,12 @@ SINK_OPTIONS: tuple[Property, ...] = (
     Property(
         "includeTimestamp", BOOLEAN, default=False, doc="Whether the column timestamp is the records' time."
     ),
-    Property("rowIdentity", BOOLEAN, default=False, doc="Whether rows carry a header that tells repeats."),
+    Property(
+        "rowIdentity",
+        BOOLEAN,
+        default=False,
+        doc="Whether rows carry a header that identifies repeated rows.",
+    ),
     Property(
         "exactlyOnce",
         BOOLEAN,

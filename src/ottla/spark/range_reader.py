@@ -109,14 +109,14 @@ def _skip_damage(stopped: OpenRange, error: Exception, *, may_lose: bool) -> Non
     where = f"{feed.topic_partition} at offset {feed.position}"
     if isinstance(error, KafkaError) and error.code == Code.OFFSET_OUT_OF_RANGE:
         raise DataLost(
-            f"{where}: the log does not have it any more. To go on with what it has, set failOnDataLoss to"
+            f"{where}: the log does not have it any more. To continue with what it has, set failOnDataLoss to"
             " false"
         ) from error
     if not isinstance(error, CorruptRecord):
         raise error
     if not may_lose:
         raise CorruptRecord(
-            f"{where}: {error}. To go on behind it, set failOnDataLoss to false",
+            f"{where}: {error}. To continue after it, set failOnDataLoss to false",
             offset=error.offset,
             next_offset=error.next_offset,
         ) from error

@@ -204,7 +204,7 @@ def planned(
     if batch.losses:
         losses = "; ".join(batch.losses)
         if options.fails_on_data_loss:
-            raise DataLost(f"{losses}. To go on without these records, set failOnDataLoss to false")
+            raise DataLost(f"{losses}. To continue without these records, set failOnDataLoss to false")
         log.warning("records are lost: %s", losses)
     if options.repeated_rows is None:
         is_by_bytes = options.task_sizes.max_bytes is not None

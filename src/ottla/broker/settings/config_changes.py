@@ -115,7 +115,7 @@ def check_dynamic(config: BrokerConfig, dynamic: DynamicOverrides, names: Iterab
         if row is None or row.update is UpdateMode.READ_ONLY:
             raise ConfigRefused(
                 Code.INVALID_REQUEST,
-                f"{name} cannot change while the broker runs; set it and start the broker anew",
+                f"{name} cannot change while the broker runs; set it and restart the broker",
             )
     try:
         with_dynamic(config, dynamic)

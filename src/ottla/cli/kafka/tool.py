@@ -47,7 +47,7 @@ def run_tool(tool: Tool, arguments: Sequence[str]) -> int:
         options = parse((*tool.flags, _HELP, _VERSION), arguments)
         return tool.act(options)
     except WrongFlags as error:
-        show(f"{tool.errors_begin}{error}\n`{tool.name} --help` tells the options.", is_error=True)
+        show(f"{tool.errors_begin}{error}\n`{tool.name} --help` lists the options.", is_error=True)
         return 1
     except ToolRefused as error:
         show(str(error), is_error=True)

@@ -328,7 +328,7 @@ class MemberThread:
                     data = stopped[topic_partition].encode()
                     session.create_with_parents(path, data, CreateMode.EPHEMERAL)
         except ZooKeeperError as error:
-            log.debug("[%s] stopped partitions are not told: %s", self._consumer, error)
+            log.debug("[%s] the nodes of stopped partitions were not written: %s", self._consumer, error)
         else:
             self._reported_stopped = stopped
 

@@ -192,7 +192,7 @@ def _inferred(source: SourceForm, spark: SparkSession) -> str:
     inferred = spark.read.json(given).schema
     fields = [field for field in inferred.fields if field.name != _CORRUPT]
     if not fields:
-        raise ConfigError(f"[decode] json: none of {len(rows)} records tells a schema; give [decode] schema")
+        raise ConfigError(f"[decode] json: none of {len(rows)} records shows a schema; give [decode] schema")
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in StructType(fields).fields)
 
 

@@ -122,7 +122,7 @@ class Pipeline:
         """Start the stream. `trigger` is Spark's: {"availableNow": True}, {"processingTime": "9 seconds"}."""
         state = self.state(checkpoint)
         if state is None:
-            raise ConfigError("a stream needs a checkpoint, the directory that it goes on from: give one")
+            raise ConfigError("a stream needs a checkpoint, the directory that it continues from: give one")
         check_sinks(self.form)
         stream = PipelineStream(guaranteed(self.form), spark, state, trigger)
         recorder = Recorder(stream.name, state)

@@ -177,5 +177,5 @@ class PipelineRun:
             if query.isActive:
                 query.stop()
         if not self._recorder.ended.wait(_LAST_EVENTS_S):
-            log.warning("Spark has not told of the end of %s", self._recorder.name)
+            log.warning("Spark has not reported the end of %s", self._recorder.name)
         self._spark.streams.removeListener(self._recorder)
