@@ -83,8 +83,8 @@ def check_open(listener: Listener, *, is_allowed: bool) -> None:
         where = ListedAddress(listener.name, listener.host, listener.port)
         raise ConfigError(
             f"listeners={where}: any client that reaches this address could read and write everything "
-            "without a login. Use SASL_SSL (BrokerSecurity or `ottla up --secure` make all that it needs), listen on "
-            "127.0.0.1, or set ottla.allow.open.listeners=true"
+            "without a login. Use SASL_SSL (BrokerSecurity or `ottla up --secure` make all that it needs), "
+            "listen on 127.0.0.1, or set ottla.allow.open.listeners=true"
         )
 
 
