@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from ottla.aio.connection import LoopConnection
 from ottla.aio.waiting import LOOP_WAITS, Tasks
-from ottla.client.attempts import telling
+from ottla.client.attempts import error_to_raise
 from ottla.client.canonical_names import canonical
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Deadline
@@ -247,7 +247,7 @@ class LoopMetadata:
             except OttlaError as error:
                 if action_about(error, Call.METADATA) is Action.FAIL:
                     raise
-                failure = telling(failure, error, deadline)
+                failure = error_to_raise(failure, error, deadline)
         assert failure is not None
         raise failure
 

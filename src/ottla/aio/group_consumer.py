@@ -156,7 +156,7 @@ class GroupConsumer(GroupFace, AsyncClosing):
         except Exception:
             await self._rebalancing.lose(self._partitions.assigned)
             raise
-        self._member.tell_refusal()
+        self._member.raise_refusal()
         wait_ms = deadline.capped_ms(self._max_wait_ms)
         is_settled = change is None or await self._rebalancing.carry_out(change, wait_ms)
         self._auto_commit.commit_if_due()

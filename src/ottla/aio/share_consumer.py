@@ -134,7 +134,7 @@ class ShareConsumer(ShareFace, AsyncClosing):
             return await looked_up(chunk)
         if self._fetching is None:  # otherwise the answers were sent before it
             self._answer_for_last_poll()
-            self._tell_refused(await uncancelled(self._fetcher.acknowledge()))
+            self._log_refused(await uncancelled(self._fetcher.acknowledge()))
         self._heartbeats.start()
         deadline = deadline_after(timeout)
         while True:

@@ -19,7 +19,7 @@ def attempts(
 
         for _ in attempts(backoff, deadline, chance):
             try once; return if it succeeded
-        raise the last error, as `telling` chooses it
+        raise the last error, as `error_to_raise` chooses it
 
     0 is yielded even if the deadline has passed. An interruption during a pause raises ConnectionLost.
     """
@@ -34,7 +34,7 @@ def attempts(
         yield attempt
 
 
-def telling(before: OttlaError | None, error: OttlaError, deadline: Deadline) -> OttlaError:
+def error_to_raise(before: OttlaError | None, error: OttlaError, deadline: Deadline) -> OttlaError:
     """Return the failure to raise at the end: the later one, unless it came because the time was over."""
     is_cut = deadline.passed and not isinstance(error, KafkaError)
     return before if before is not None and is_cut else error

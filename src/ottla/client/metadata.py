@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
-from ottla.client.attempts import attempts, telling
+from ottla.client.attempts import attempts, error_to_raise
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, SIGNAL_CHECK_S, Clock, Deadline, wait_for
 from ottla.client.interruption import Interruption
@@ -237,7 +237,7 @@ class ClusterMetadata(Closing):
             except OttlaError as error:
                 if action_about(error, Call.METADATA) is Action.FAIL or self._interruption.is_set:
                     raise
-                failure = telling(failure, error, deadline)
+                failure = error_to_raise(failure, error, deadline)
         assert failure is not None
         raise failure
 

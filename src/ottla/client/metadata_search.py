@@ -156,10 +156,10 @@ class MetadataSearch:
             raise KafkaError(response.error_code, f"{address}: Metadata")
         if not response.brokers:
             raise ConnectionLost(f"{address} knows no brokers yet: it is still starting")
-        asked_all = self._asks_all(topics, version)
-        is_whole = topics is None or asked_all or (not topics and version < _NONE_IS_ALL_SINCE)
+        all_requested = self._asks_all(topics, version)
+        is_whole = topics is None or all_requested or (not topics and version < _NONE_IS_ALL_SINCE)
         view = view_of(response, self._clock.now_ms(), is_whole=is_whole)
-        return _only(topics, view) if asked_all and topics is not None else view
+        return _only(topics, view) if all_requested and topics is not None else view
 
     def _asks_all(self, topics: Collection[str] | None, version: int) -> bool:
         """Whether all topics are requested instead, because the broker would create the named ones."""

@@ -12,7 +12,7 @@ import random
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, Protocol, TypeVar
 
-from ottla.client.attempts import telling
+from ottla.client.attempts import error_to_raise
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import Clock, Deadline
 from ottla.client.conversation import Metadata, Peer, Tries, Waits
@@ -184,7 +184,7 @@ class PeerPool(abc.ABC, Generic[P]):
                 if is_interrupted or action_about(error, Call.FIND_COORDINATOR) is Action.FAIL:
                     raise
                 self.forget_coordinator(key, kind=kind)  # if it is down, another broker may take over
-                failure = telling(failure, error, deadline)
+                failure = error_to_raise(failure, error, deadline)
         assert failure is not None
         raise failure
 

@@ -21,7 +21,7 @@ def chart(points: Sequence[Point], title: str, unit: str, width: int = WIDTH) ->
     first, last = points[0][0], points[-1][0]
     top = _round_up(max(value for _, value in points))
     inner_width, inner_height = width - LEFT - 8, HEIGHT - BOTTOM - TOP
-    coordinates = _places(points, top, inner_width, inner_height)
+    coordinates = _coordinates(points, top, inner_width, inner_height)
     line = " ".join(f"{LEFT + x:.1f},{TOP + y:.1f}" for x, y in coordinates)
     base = HEIGHT - BOTTOM
     area = f"{LEFT},{base} {line} {LEFT + inner_width},{base}"
@@ -65,7 +65,7 @@ def sparkline(points: Sequence[Point], label: str) -> Markup:
     if len(points) < 2:
         return Markup("")
     top = max(value for _, value in points) or 1.0
-    coordinates = _places(points[-60:], top, SMALL_WIDTH, SMALL_HEIGHT - 4)
+    coordinates = _coordinates(points[-60:], top, SMALL_WIDTH, SMALL_HEIGHT - 4)
     line = " ".join(f"{x:.1f},{y + 2:.1f}" for x, y in coordinates)
     return Markup(
         '<svg class="spark" viewBox="0 0 {} {}" role="img" aria-label="{}">'
@@ -83,7 +83,7 @@ def bar(share: float, label: str) -> Markup:
     ).format(escape(label), width)
 
 
-def _places(points: Sequence[Point], top: float, width: float, height: float) -> list[Point]:
+def _coordinates(points: Sequence[Point], top: float, width: float, height: float) -> list[Point]:
     first, last = points[0][0], points[-1][0]
     span = (last - first) or 1.0
     return [((at - first) / span * width, height * (1 - value / (top or 1.0))) for at, value in points]

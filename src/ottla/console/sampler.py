@@ -148,10 +148,10 @@ class Sampler(Closing):
             then = self._history.series(f"{TOPIC}{topic_partition}").time_of(committed)
         return None if then is None else max(0.0, self._snapshot.at - then)
 
-    def note_groups(self, asked_at: float, groups: Iterable[GroupDescription]) -> None:
-        """Compare groups with their last description; `asked_at` is when the request was sent."""
+    def note_groups(self, requested_at: float, groups: Iterable[GroupDescription]) -> None:
+        """Compare groups with their last description; `requested_at` is when the request was sent."""
         with self._lock:
-            self._rebalances.note(asked_at, groups)
+            self._rebalances.note(requested_at, groups)
 
     def rebalances(self, group: str) -> list[Rebalance]:
         """The changes of a group that were seen, the newest first."""
@@ -191,9 +191,9 @@ class Sampler(Closing):
         end, unknown = _known(lambda: ask(lambda admin: admin.list_offsets(names, "latest")) if names else {})
         groups = ask(_groups)
         ids = sorted({group.group_id for group in groups})
-        asked_at = time.time()
+        requested_at = time.time()
         lags, failed = _known(lambda: ask(lambda admin: admin.group_lag(ids)) if ids else {})
-        self.note_groups(asked_at, [lag.group for lag in lags.values()])
+        self.note_groups(requested_at, [lag.group for lag in lags.values()])
         with self._lock:
             self._rebalances.keep_only(ids)
         sizes = self._snapshot.sizes

@@ -114,7 +114,7 @@ def _describe(admin: Admin, options: Options) -> None:
 
 
 def _describe_producers(admin: Admin, options: Options) -> None:
-    topic_partition, broker_id = _place(options), _broker(options)
+    topic_partition, broker_id = _topic_partition(options), _broker(options)
     try:
         producers = admin.describe_producers(topic_partition, broker_id=broker_id)
     except OttlaError as error:
@@ -137,7 +137,7 @@ def _describe_producers(admin: Admin, options: Options) -> None:
 
 
 def _abort(admin: Admin, options: Options) -> None:
-    topic_partition = _place(options)
+    topic_partition = _topic_partition(options)
     if not options.has("start-offset") and not options.has("producer-id"):
         raise ToolRefused(
             "The transaction to abort must be identified either with --start-offset (for brokers on 3.0 or "
@@ -224,7 +224,7 @@ def _searched(admin: Admin, options: Options, broker_id: int | None) -> list[Top
     on it.
     """
     if options.has("partition"):
-        return [_place(options)]
+        return [_topic_partition(options)]
     names = [options.text("topic")] if options.has("topic") else admin.list_topics()
     return [
         TopicAndPartition(name, partition.partition)
@@ -234,7 +234,7 @@ def _searched(admin: Admin, options: Options, broker_id: int | None) -> list[Top
     ]
 
 
-def _place(options: Options) -> TopicAndPartition:
+def _topic_partition(options: Options) -> TopicAndPartition:
     require(options, "topic", "partition")
     return TopicAndPartition(options.text("topic"), options.whole("partition"))
 

@@ -76,9 +76,9 @@ def slowest(console: Console, lag: GroupLag | None) -> float | None:
 
 def values(console: Console, name: str) -> dict[str, Any]:
     """What the page of a group shows. Raises OttlaError."""
-    asked_at = time.time()
+    requested_at = time.time()
     lag = console.reader.ask(lambda admin: admin.group_lag(name))
-    console.sampler.note_groups(asked_at, [lag.group])
+    console.sampler.note_groups(requested_at, [lag.group])
     listed = [group for group in console.sampler.snapshot.groups if group.group_id == name]
     rows = sorted(lag.partitions, key=lambda row: -(row.lag or 0))
     return {

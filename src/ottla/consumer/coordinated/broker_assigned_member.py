@@ -129,13 +129,13 @@ class BrokerAssignedMember(CoordinatedMember):
             return self._requests.join(self._topics)
         if not self._beats or not (self._has_news or self._times.is_heartbeat_due(now_ms)):
             return None
-        tells_owned = self._must_report or self._reported_owned != claimed
-        self._awaits_answer |= tells_owned
+        sends_owned = self._must_report or self._reported_owned != claimed
+        self._awaits_answer |= sends_owned
         self._must_report = False
         return self._requests.heartbeat(
             self._epoch,
             topics=self._topics if self._reported_topics != self._topics else None,
-            owned=self._by_id(claimed) if tells_owned else None,
+            owned=self._by_id(claimed) if sends_owned else None,
             is_full=self._reported_owned is None,
         )
 

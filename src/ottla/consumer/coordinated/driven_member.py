@@ -113,9 +113,9 @@ class DrivenMember:
         """Whether this member leads the group and cannot assign a topic because brokers refuse it."""
         return self.looks.has_refused_topics
 
-    def tell_refusal(self) -> None:
+    def raise_refusal(self) -> None:
         """Raise the error of a topic that brokers refuse, once for each."""
-        error = self.looks.take_untold()
+        error = self.looks.take_unreported()
         if error is not None:
             raise error
 

@@ -179,7 +179,7 @@ class GroupConsumer(GroupFace, Closing):
         except Exception:
             self._rebalancing.lose(self._partitions.assigned)
             raise
-        self._membership.tell_refusal()
+        self._membership.raise_refusal()
         wait_ms = deadline.capped_ms(self._max_wait_ms)
         is_settled = change is None or self._rebalancing.carry_out(change, wait_ms)
         self._auto_commit.commit_if_due()

@@ -50,7 +50,7 @@ class TopicLooks:
         self._access = access
         self._missing: dict[str, int] = {}  # topics without known partitions → how often they were looked up
         self._refused: frozenset[str] = frozenset()
-        self._untold: deque[KafkaError] = deque()
+        self._unreported: deque[KafkaError] = deque()
 
     @property
     def has_refused_topics(self) -> bool:
@@ -59,11 +59,11 @@ class TopicLooks:
         """
         return bool(self._refused)
 
-    def take_untold(self) -> KafkaError | None:
+    def take_unreported(self) -> KafkaError | None:
         """Return why brokers refuse a topic that this member wants, once; None if there is nothing new to
         raise.
         """
-        return self._untold.popleft() if self._untold else None
+        return self._unreported.popleft() if self._unreported else None
 
     def failed(self, error: Exception) -> bool:
         """Note that a look-up failed. Returns False if it should be tried again soon."""
@@ -117,7 +117,7 @@ class TopicLooks:
                 level = logging.ERROR if is_refused else logging.WARNING
                 log.log(level, "%s; it is looked up again and again", error)
             if is_refused and name not in before and name in self.selection.names:
-                self._untold.append(error)
+                self._unreported.append(error)
                 self._access.wake()
 
     def _subscribe(self, member: AnyMember, selection: TopicSelection, matches: frozenset[str]) -> None:

@@ -115,7 +115,7 @@ class ShareConsumer(ShareFace, Closing):
         if chunk is not None:
             return chunk
         self._answer_for_last_poll()
-        self._tell_refused(completed(self._fetcher.acknowledge()))
+        self._log_refused(completed(self._fetcher.acknowledge()))
         self._heartbeats.start()
         deadline = deadline_after(timeout)
         while True:

@@ -102,7 +102,7 @@ class ShareFace:
                 "each of them before the next poll (share.acknowledgement.mode=explicit)"
             )
 
-    def _tell_refused(self, errors: Mapping[TopicAndPartition, OttlaError]) -> None:
+    def _log_refused(self, errors: Mapping[TopicAndPartition, OttlaError]) -> None:
         for partition, error in errors.items():
             log.warning("share group %r: %s: not acknowledged: %s", self._config.group_id, partition, error)
 

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from ottla.client.attempts import attempts, telling
+from ottla.client.attempts import attempts, error_to_raise
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.metadata import ClusterMetadata
@@ -199,7 +199,7 @@ class LeaderConsumer(Closing):
                 log.info("%s: %s: %s", self.topic_partition, action.value, error)
                 if action is Action.REFRESH:
                     self._drop()
-                failure = telling(failure, error, deadline)
+                failure = error_to_raise(failure, error, deadline)
         assert failure is not None
         raise failure
 
