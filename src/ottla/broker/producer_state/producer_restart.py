@@ -16,6 +16,7 @@ from ottla.log.producer_snapshots import Snapshot
 
 # How much of the end is read, in entries of the offset index: a large batch each, or 4 KB of small ones.
 TAIL_ENTRIES = 64
+TAIL_ENTRIES_MIN = 16
 # A segment of this size is read in milliseconds, and needs no snapshot.
 SMALL_LOG_BYTES = 256 << 10
 
@@ -63,5 +64,11 @@ def save_if_rolled(states: ProducerStates, log: PartitionLog) -> bool:
 
 
 def _tail_offset(log: PartitionLog) -> int:
-    entries = log.active.offset_index.entries()[-TAIL_ENTRIES:]
-    return entries[0][0] if entries else log.active.base_offset
+    """Where the end begins that is read. A segment that has just begun is read with those before it."""
+    count = 0
+    for segment in reversed(log.segments):
+        entries = segment.offset_index.entries()[-TAIL_ENTRIES:]
+        count += len(entries) + 1
+        if count > TAIL_ENTRIES_MIN:
+            return entries[0][0] if len(entries) == TAIL_ENTRIES else segment.base_offset
+    return log.start_offset
