@@ -20,7 +20,7 @@ help:
 	@echo "make fuzz-live  1,000,000 hostile frames to a running broker"
 	@echo "make soak   the suite, nightly sizes   make docs   the documentation as a site"
 	@echo "make prove  HOURS=0.33   faults of every kind; writes docs/reliability.md"
-	@echo "make foreign   librdkafka's, kgo's and kafka-python's own tests; writes docs/foreign.md"
+	@echo "make foreign   librdkafka's, kgo's, sarama's and kafka-python's own tests; writes docs/foreign.md"
 
 venv: $(READY)
 
@@ -83,7 +83,7 @@ HOURS ?= 0.33
 prove: venv java
 	$(RUN) -m tests.proof --hours $(HOURS) $(ARGS)
 
-# Suites of others against our broker; writes docs/foreign.md. Some: ARGS='kgo'; ARGS='kafkajs --kafkajs CHECKOUT'.
+# Suites of others against our broker; writes docs/foreign.md. Some: ARGS='kgo'; ARGS='kafkajs --checkout kafkajs=DIR'.
 foreign: venv
 	$(RUN) -m tests.foreign $(ARGS)
 

@@ -373,19 +373,20 @@ def go_installed(package: str) -> Path:
     return _fetches.cached(f"{name}-{version}", fetch) / name
 
 
-def go_test_program(module: str, package: str) -> Path:
-    """The program of a package's own tests, of a Go module given as module@version."""
+def go_test_program(module: str, package: str, tags: str = "") -> Path:
+    """The program of a package's own tests, of a Go module given as module@version, built with `tags`."""
     name, _, version = module.partition("@")
+    whole_name = (package or name.rpartition("/")[2]).replace("/", "-")
 
     def fetch(work: Path) -> Path:
-        go, whole = go_command(), f"{name}/{package}"
+        go, whole = go_command(), f"{name}/{package}".rstrip("/")
         (work / "built").mkdir()
         _fetches.run([go, "mod", "init", "peers"], work)
         _fetches.run([go, "get", "-t", f"{whole}@{version}"], work)
-        _fetches.run([go, "test", "-c", "-o", str(work / "built" / "tests"), whole], work)
+        _fetches.run([go, "test", "-c", f"-tags={tags}", "-o", str(work / "built" / "tests"), whole], work)
         return work / "built"
 
-    return _fetches.cached(f"{package.replace('/', '-')}-{version}-tests", fetch) / "tests"
+    return _fetches.cached(f"{whole_name}-{version}-tests", fetch) / "tests"
 
 
 def source_distribution(package: str) -> Path:

@@ -1,7 +1,7 @@
-"""Run suites of others against our broker: python -m tests.foreign [SUITE …] [--kafkajs CHECKOUT]
+"""Run suites of others against our broker: python -m tests.foreign [SUITE …] [--checkout SUITE=DIRECTORY]
 
-Without names all that need no checkout: librdkafka, kgo, kafka-python. librdkafka is fetched and built, which
-takes minutes, once. kafkajs' tests are in its repository only: give the directory of a checkout. The results
+Without names all that need no checkout: librdkafka, kgo, sarama, kafka-python. librdkafka is fetched and
+built, which takes minutes, once. The tests of kafkajs and aiokafka are in their repositories only. Results
 are stored beside docs/foreign.md. The exit code is 1 if a test of theirs failed.
 """
 
@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 
 os.environ.setdefault("OTTLA_PEER_SECONDS", "3600")
 
-from tests.foreign import kafka_python_suite, kafkajs, kgo, librdkafka
+from tests.foreign import aiokafka_suite, kafka_python_suite, kafkajs, kgo, librdkafka, sarama
 from tests.foreign.results import FAILED, Result, report, store
 from tools.peer_cache import Unavailable
 
@@ -25,12 +25,12 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.foreign")
     parser.add_argument("suite", nargs="*", metavar="SUITE", help=f"some of {', '.join(SUITES)}")
     parser.add_argument("--run", default="", help="only the runs of librdkafka with this in their name")
-    parser.add_argument("--kafkajs", type=Path, help="a checkout of kafkajs")
+    parser.add_argument("--checkout", action="append", default=[], metavar="SUITE=DIRECTORY")
     chosen = parser.parse_args(arguments)
     work = Path(mkdtemp(prefix="ottla-foreign-"))
     results: list[Result] = []
     missing = []
-    for name in chosen.suite or (name for name in SUITES if name != "kafkajs"):
+    for name in chosen.suite or SUITES.keys() - CHECKED_OUT.keys():
         try:
             for result in SUITES[name](work, chosen):
                 results.append(result)
@@ -44,17 +44,26 @@ def main(arguments: list[str]) -> int:
     return 1 if missing or any(each.outcome == FAILED for each in results) else 0
 
 
-def _kafkajs(work: Path, chosen: argparse.Namespace) -> Iterator[Result]:
-    if chosen.kafkajs is None:
-        raise Unavailable("kafkajs' tests are in its repository only: --kafkajs CHECKOUT")
-    return kafkajs.results(work, chosen.kafkajs)
+CHECKED_OUT = {"kafkajs": kafkajs.results, "aiokafka": aiokafka_suite.results}
+"""Suites that are in no package."""
+
+
+def _in_checkout(name: str) -> Callable[[Path, argparse.Namespace], Iterator[Result]]:
+    def results(work: Path, chosen: argparse.Namespace) -> Iterator[Result]:
+        checkouts = dict(each.split("=", 1) for each in chosen.checkout)
+        if name not in checkouts:
+            raise Unavailable(f"{name}'s tests are in its repository only: --checkout {name}=DIRECTORY")
+        return CHECKED_OUT[name](work, Path(checkouts[name]))
+
+    return results
 
 
 SUITES: dict[str, Callable[[Path, argparse.Namespace], Iterator[Result]]] = {
     "librdkafka": lambda work, chosen: librdkafka.results(work, chosen.run),
     "kgo": lambda work, _: kgo.results(work),
+    "sarama": lambda work, _: sarama.results(work),
     "kafka-python": lambda work, _: kafka_python_suite.results(work),
-    "kafkajs": _kafkajs,
+    **{name: _in_checkout(name) for name in CHECKED_OUT},
 }
 
 

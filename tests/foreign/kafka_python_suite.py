@@ -12,10 +12,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from xml.etree import ElementTree
 
 from ottla import EmbeddedBroker
-from tests.foreign.results import FAILED, KNOWN, PASSED, SKIPPED, Result
+from tests.foreign.results import Result, of_pytest
 from tools.peer_cache import source_distribution
 
 PACKAGE = "kafka-python==3.0.12"
@@ -65,20 +64,4 @@ def results(place: Path) -> Iterator[Result]:
         command += ["--timeout=120", *(f"test/integration/{name}" for name in FILES)]
         with (place / "kafka-python.log").open("wb") as log:
             subprocess.run(command, cwd=test.parent, env=environment, stdout=log, stderr=log, timeout=RUN_S)
-    yield from outcomes("kafka-python", report.read_text())
-
-
-def outcomes(run: str, report: str) -> Iterator[Result]:
-    """The results in a report of pytest."""
-    for case in ElementTree.fromstring(report).iter("testcase"):
-        name = case.get("name", "")
-        told = next(
-            (case.find(kind) for kind in ("failure", "error", "skipped") if case.find(kind) is not None), None
-        )
-        if told is None:
-            yield Result(run, name, PASSED)
-            continue
-        outcome, detail = (SKIPPED if told.tag == "skipped" else FAILED), told.get("message", "")[:300]
-        if outcome == FAILED and name in OUTDATED:
-            outcome, detail = KNOWN, OUTDATED[name]
-        yield Result(run, name, outcome, " ".join(detail.split()))
+    yield from of_pytest("kafka-python", report.read_text(), OUTDATED)

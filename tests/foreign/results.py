@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 KNOWN = "known"
@@ -39,6 +40,22 @@ def report(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
+def of_pytest(run: str, report: str, known: Mapping[str, str]) -> Iterator[Result]:
+    """The results in a report of pytest; `known` says of failing tests why they fail."""
+    for case in ElementTree.fromstring(report).iter("testcase"):
+        name = case.get("name", "")
+        told = next(
+            (case.find(kind) for kind in ("failure", "error", "skipped") if case.find(kind) is not None), None
+        )
+        if told is None:
+            yield Result(run, name, PASSED)
+            continue
+        outcome, detail = (SKIPPED if told.tag == "skipped" else FAILED), told.get("message", "")[:300]
+        if outcome == FAILED and name in known:
+            outcome, detail = KNOWN, known[name]
+        yield Result(run, name, outcome, " ".join(detail.split()))
+
+
 # --- docs/foreign.md
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -47,8 +64,8 @@ HEAD = """# Suites of others
 
 What tests of other projects found when they ran against this broker. Do not edit: `make foreign` runs them
 and writes this page; `make foreign ARGS='kgo kafka-python'` runs some of them. Each test of theirs passed,
-failed, was skipped by itself, or is known to expect what only some brokers do. kafkajs' tests need a checkout
-of its repository: `make foreign ARGS='kafkajs --kafkajs DIR'`.
+failed, was skipped by itself, or is known to expect what only some brokers do. The tests of kafkajs and
+aiokafka need a checkout of their repositories: `make foreign ARGS='kafkajs --checkout kafkajs=DIR'`.
 
 """
 DETAIL_CHARACTERS = 200
