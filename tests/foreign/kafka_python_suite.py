@@ -22,6 +22,9 @@ KAFKA_VERSION = "4.3.0"
 FILES = ("test_admin_integration.py", "test_consumer_integration.py", "test_producer_integration.py")
 SETTINGS = {
     "num.partitions": "4",
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "advertised.listeners": "PLAINTEXT://127.0.0.1:0",
+    "group.min.session.timeout.ms": "3000",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:ANONYMOUS",

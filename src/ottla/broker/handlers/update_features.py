@@ -1,8 +1,8 @@
 """UpdateFeatures, key 57: change the levels of the cluster's features.
 
-Versions: 0 to 2. From 2 on there is one error for all features.
+Versions: 0 to 2. From 2 on the answer lists no features.
 Behaviour: a level is what this broker does, and none can change: asking for the level that a feature has
-changes nothing, and every other level is refused, with Kafka's code.
+changes nothing. Another level fails the whole request, as in Kafka.
 """
 
 from __future__ import annotations
@@ -18,37 +18,30 @@ from ottla.wire.api.update_features import (
 )
 from ottla.wire.versions import VersionRange
 
-ONE_ERROR_SINCE = 2
+NO_RESULTS_SINCE = 2
 
 
 def handle(inquiry: Inquiry, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Refuse every level but the present one."""
-    if not request.feature_updates:
-        return refuse(request, Code.INVALID_REQUEST, inquiry.version)
-    reasons = {update.feature: _reason(update) for update in request.feature_updates}
-    wrong = [reason for reason in reasons.values() if reason]
-    if wrong and inquiry.version >= ONE_ERROR_SINCE:
-        return UpdateFeaturesResponse(error_code=Code.INVALID_UPDATE_VERSION, error_message=wrong[0])
-    if inquiry.version >= ONE_ERROR_SINCE:
-        return UpdateFeaturesResponse(error_message=None)
-    results = [
-        FeatureResult(
-            feature=name,
-            error_code=Code.INVALID_UPDATE_VERSION if reason else Code.NONE,
-            error_message=reason,
-        )
-        for name, reason in reasons.items()
-    ]
+    for update in request.feature_updates:
+        reason = _reason(update)
+        if reason:
+            return UpdateFeaturesResponse(
+                error_code=Code.INVALID_UPDATE_VERSION,
+                error_message="The update failed for all features since the following feature had an error: "
+                f"Invalid update version {update.max_version_level} for feature {update.feature}. {reason}",
+            )
+    updates = request.feature_updates if inquiry.version < NO_RESULTS_SINCE else []
+    results = [FeatureResult(feature=update.feature, error_message=None) for update in updates]
     return UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _reason(update: FeatureUpdate) -> str | None:
+def _reason(update: FeatureUpdate) -> str:
+    """Return why the level cannot be had; "" if it can."""
     level = FEATURES.get(update.feature)
     if level is None:
-        return f"{update.feature}: this broker has {', '.join(FEATURES)}"
-    if level != update.max_version_level:
-        return f"{update.feature} has level {level}, and no other: {update.max_version_level} is not possible"
-    return None
+        return f"This broker has {', '.join(FEATURES)}"
+    return "" if level == update.max_version_level else f"Its level is {level} and cannot change"
 
 
 def refuse(_request: UpdateFeaturesRequest, error: Code, _version: int) -> UpdateFeaturesResponse:
