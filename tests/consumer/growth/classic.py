@@ -99,12 +99,13 @@ class GrowthWorld(World):
         self.travelling = 0
         super().__init__(random.Random(timeline.random.random()), ensemble=self.zookeeper)
 
-    def after(self, delay_ms: float, action: Callable[[], None]) -> None:
-        def act() -> None:
-            self.now_ms = self.timeline.now_ms
-            action()
+    @property
+    def now_ms(self) -> float:
+        """The time of the timeline."""
+        return self.timeline.now_ms
 
-        self.timeline.at(self.timeline.now_ms + delay_ms, act)
+    def after(self, delay_ms: float, action: Callable[[], None]) -> None:
+        self.timeline.at(self.now_ms + delay_ms, action)
 
     def pass_on_events(self) -> None:
         noticing, self.zookeeper.noticing = self.zookeeper.noticing, []
@@ -167,7 +168,6 @@ class ClassicGroup(Group):
         self._unsettled: set[Member] = set()
 
     def join(self) -> None:
-        self.world.now_ms = self.timeline.now_ms
         member = Member(self.world, f"{GROUP}_{len(self.world.processes):06}")
         self.members[member] = None
         self._unsettled.add(member)
@@ -177,7 +177,6 @@ class ClassicGroup(Group):
         member = self.timeline.random.choice(list(self.members))
         del self.members[member]
         self._unsettled.add(member)
-        self.world.now_ms = self.timeline.now_ms
         member.leave()
 
     def is_settled(self) -> bool:
