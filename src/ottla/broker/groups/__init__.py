@@ -1,1 +1,1 @@
-"""Groups: the pure coordinator, and the service that carries out what it decides."""
+"""Groups: the pure coordinator, and the service that carries out its decisions."""

@@ -1,4 +1,4 @@
-"""Carries out what the group coordinator of one broker decides: replies, timers, and records in the log."""
+"""Carries out the decisions of the group coordinator of one broker: replies, timers, records to store."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class GroupService(CoordinatorService[GroupDecision]):
         super().__init__(self.coordinator, self.coordinator.replay, writer, runtime)
         appender.marker_listeners.append(self._transaction_ended)
         self._memory = memory
-        self._member_bytes = 0  # what `memory` knows of our groups
+        self._member_bytes = 0  # how much of `memory.used` is of our groups
         self._store = store
 
     def ask(self, request: Request[Any], caller: Caller) -> None:
-        """Have a request decided. `caller.ticket` is called with the answer, now or later."""
+        """Decide a request. `caller.ticket` is called with the answer, now or later."""
         refusal = self._refusal(request)
         if refusal is not None:
             self._memory.refused += 1
@@ -59,7 +59,7 @@ class GroupService(CoordinatorService[GroupDecision]):
     def _refusal(self, request: Request[Any]) -> Response | None:
         """Return the answer to a request whose metadata would take too much memory; None if it is served.
 
-        A group is stored as one record, so message.max.bytes bounds what one request may bring, as in Kafka.
+        A group is stored as one record, so message.max.bytes limits the metadata of one request, as in Kafka.
         Small joins pass at the limit too: a few greedy members cannot shut out the others.
         """
         if isinstance(request, JoinGroupRequest):
@@ -83,13 +83,13 @@ class GroupService(CoordinatorService[GroupDecision]):
         return size > size_max or self.count_memory() + size > self._memory.limit
 
     def count_memory(self) -> int:
-        """Count what members have brought, and return the sum for all brokers of the process."""
+        """Count the bytes of our members' metadata; return the sum for all brokers of the process."""
         before, self._member_bytes = self._member_bytes, self.coordinator.metadata_bytes()
         self._memory.used += self._member_bytes - before
         return self._memory.used
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: delete what groups have committed for it."""
+        """Delete the offsets that groups have committed for a deleted topic."""
         self._perform(self.coordinator.forget_topic(topic, self._runtime.steady_ms()))
 
     def _transaction_ended(self, partition: Partition, marker: EndMarker) -> None:
@@ -100,6 +100,6 @@ class GroupService(CoordinatorService[GroupDecision]):
     # --- partitions of the offsets topic
 
     def lead(self, partition: Partition) -> None:
-        """This broker leads a partition of the offsets topic now: load its groups."""
+        """Load the groups of a partition of the offsets topic that this broker leads now."""
         self.coordinator.begin_load(partition.index)
         self._loads.begin(partition)

@@ -1,7 +1,7 @@
-"""Dead-letter queues of share groups (KIP-1191): what a group has given up is written to a topic of its own.
+"""Dead-letter queues of share groups (KIP-1191): records that a group has given up go to a topic of its own.
 
-The record has headers that say where the dead one is and why; key and value are copied if the group wants it.
-It is written after the group has given the record up, so a crash at that moment may lose it.
+Headers of a dead letter say where the original record is and why it was given up; key and value are copied if
+the group is set so. It is written after the group has given up the record, so a crash in between may lose it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 ENABLE = "errors.deadletterqueue.group.enable"
 READ_BYTES = 1 << 20
 RECORDS_AT_ONCE = 500
-"""Dead letters of one batch."""
+"""The largest number of dead letters in one batch."""
 
 REASONS = {
     RecordEvent.REJECTED: b"Offset rejected by client.",
@@ -47,7 +47,7 @@ class DeadLetterQueue:
         self._topics = topics
 
     def add(self, key: ShareKey, topic: str, dead: list[DeadLetters], *, copies: bool) -> None:
-        """Write records that a group has given up to its topic. What cannot be written is logged."""
+        """Write records that a group has given up to its topic. Failures are logged."""
         if copies:
             self._runtime.loop.create_task(self._copy(key, topic, dead))
             return
@@ -65,11 +65,11 @@ class DeadLetterQueue:
                 while offset <= item.last and partition.log is not None:
                     data = partition.log.read_cached(offset, READ_BYTES)
                     run = self._runtime.loop.run_in_executor
-                    found = await run(self._runtime.readers, _records, data, offset, item.last)
-                    if not found:
+                    records = await run(self._runtime.readers, _records, data, offset, item.last)
+                    if not records:
                         break
-                    copied |= {record.offset: record for record in found}
-                    offset = found[-1].offset + 1
+                    copied |= {record.offset: record for record in records}
+                    offset = records[-1].offset + 1
             self._write(key, topic, dead, copied)
         except (KafkaError, StorageError, CorruptRecord) as error:
             _log(key, topic, error)
@@ -94,7 +94,7 @@ class DeadLetterQueue:
             self._runtime.turn.stage(target)
 
     def _target(self, name: str, source_partition: int) -> Partition:
-        """Return the partition for dead letters. Raises KafkaError if the topic is not for them."""
+        """Return the partition for dead letters. Raises KafkaError if the topic does not take them."""
         config = self._store.config.shares
         prefix = config.dead_letter_prefix
         if name.startswith("__") or not name.startswith(prefix):
@@ -125,7 +125,7 @@ def _letter(
 
 
 def _batches(records: list[HeadedRecord], bytes_max: int) -> Iterator[CheckedSet]:
-    """Yield batches below a size, as far as records can be divided."""
+    """Yield batches of at most `bytes_max`; a single record may be larger."""
     while records:
         count = min(len(records), RECORDS_AT_ONCE)
         data = sealed_batch(headed_body(records[:count]))
@@ -141,8 +141,8 @@ def _batches(records: list[HeadedRecord], bytes_max: int) -> Iterator[CheckedSet
 def _records(data: Buffer | ColdRead, first: int, last: int) -> list[StoredRecord]:
     """Read and decode in a thread; returns the records within the bounds. Raises CorruptRecord."""
     read = data.read() if isinstance(data, ColdRead) else data
-    found = [record for _, records in batches_of(read) for record in records]
-    return [record for record in found if first <= record.offset <= last]
+    decoded = [record for _, records in batches_of(read) for record in records]
+    return [record for record in decoded if first <= record.offset <= last]
 
 
 def _log(key: ShareKey, topic: str, error: Exception) -> None:

@@ -33,5 +33,5 @@ def start_offset(log: PartitionLog, reset: str, now_ms: int) -> int:
         return log.high_watermark
     from ottla.log.time_lookup import offset_for_timestamp
 
-    found = offset_for_timestamp(log, now_ms - duration_ms(reset.partition(":")[2]))
-    return log.high_watermark if found is None else found[1]
+    time_and_offset = offset_for_timestamp(log, now_ms - duration_ms(reset.partition(":")[2]))
+    return log.high_watermark if time_and_offset is None else time_and_offset[1]

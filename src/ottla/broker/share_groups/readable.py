@@ -1,4 +1,4 @@
-"""Which batches of fetched bytes a share group may deliver: not markers, not what was aborted."""
+"""Which batches of fetched bytes a share group may deliver: no markers, no aborted batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def readable_batches(data: Buffer, read_offset: int, aborted: Sequence[StoredAbo
     spans: list[tuple[int, int]] = []
     position = read_offset
     for header in _delivered(whole_entries(memoryview(data)), aborted):
-        # A compressed message of the old formats has only the last of its offsets.
+        # The header of a compressed message of the old formats has only its last offset.
         first = position if header.magic < 2 and header.codec else header.base_offset
         spans.append((first, header.last_offset))
         position = header.last_offset + 1

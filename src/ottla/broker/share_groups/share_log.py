@@ -1,4 +1,4 @@
-"""`__share_group_state`: what share groups have done, read at the start and written as it changes."""
+"""`__share_group_state`: the progress of share groups, read at the start and written with each change."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class ShareLog:
 
     @property
     def is_loading(self) -> bool:
-        """Whether something stored is not known yet."""
+        """Whether stored state is still being read."""
         return bool(self._loading)
 
     def lead(self, partition: Partition) -> None:
-        """A partition of the topic has a leader: load it, once. All brokers of the process share it."""
+        """Load a partition of the topic that has a leader now, once: all brokers of the process share it."""
         if partition.index not in self._begun:
             self._begun.add(partition.index)
             self._loading.add(partition.index)
@@ -72,7 +72,7 @@ class ShareLog:
     # --- writing
 
     def note(self, key: ShareKey, then: Written | None = None) -> None:
-        """A partition of a group has changed, or is gone: write it at the end of this turn."""
+        """Write a partition of a group that has changed, or is gone, at the end of this turn."""
         if not self._changed:
             self._runtime.loop.call_soon(self._write)
         waiting = self._changed.setdefault(key, [])

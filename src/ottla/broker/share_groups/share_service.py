@@ -1,6 +1,6 @@
 """The share groups of a process: members, sessions, and the records that they hold.
 
-One object for all brokers of the process: they share one copy of the data, so they share this too. A broker
+One object for all brokers of the process, since they share one copy of the data. A broker
 answers heartbeats of the groups that it coordinates, and fetches from partitions that it leads, as in Kafka.
 """
 
@@ -32,14 +32,14 @@ from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 
 TICK_S = 0.2
-"""How often locks and sessions are looked at while there are any."""
+"""The seconds between two checks of locks and sessions, while there are any."""
 
 GROUPS_MAX = 10_000
-"""Groups that clients can make up."""
+"""The largest number of groups that clients can create."""
 
 
 class ShareSettings(NamedTuple):
-    """The settings of one group: its own, else those of the broker."""
+    """The settings of one group; those of the broker where it has none of its own."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -54,7 +54,7 @@ class ShareSettings(NamedTuple):
 
 
 class ShareGroupService:
-    """Owned by the loop."""
+    """All share groups of a process. Owned by the loop."""
 
     def __init__(self, store: TopicStore, runtime: Runtime, topics: TopicChanges) -> None:
         self._store = store
@@ -92,7 +92,7 @@ class ShareGroupService:
     # --- members ----------------------------------------------------------------------------------------
 
     def heartbeat(self, group_id: str, said: Joining) -> tuple[ShareGroupMember, bool]:
-        """Take a member's heartbeat in. Returns the member, and whether its assignment is new to it.
+        """Apply a heartbeat. Returns the member, and whether its assignment is new to it.
 
         Raises KafkaError.
         """
@@ -122,9 +122,9 @@ class ShareGroupService:
         return TopicInfo(topic.topic_id, len(partitions)) if topic and partitions else None
 
     def leave(self, group_id: str, member_id: str) -> None:
-        """A member has left. Raises KafkaError 25.
+        """Remove a member that leaves. Raises KafkaError 25.
 
-        It holds its records until its share session ends: librdkafka leaves first and acknowledges then.
+        It holds its records until its share session ends: librdkafka acknowledges after it has left.
         """
         group = self.groups.get(group_id)
         if group is None or not group.leave(member_id):
@@ -132,20 +132,22 @@ class ShareGroupService:
         self._rebalance(group)
 
     def _expire(self, group_id: str, member_id: str) -> None:
-        """A member sends no heartbeats any more: others get what it held."""
+        """Remove a member that sends no heartbeats any more, and release its records."""
         self.leave(group_id, member_id)
         for key in self.sessions.of_member(group_id, member_id):
             self.sessions.end(key)
         self.release(group_id, member_id)
 
     def end_session(self, key: SessionKey) -> None:
-        """A member has ended its session with a broker, or lost its connection: others get what it held."""
+        """End the session of a member with a broker, after its request or a lost connection; release its
+        records.
+        """
         session = self.sessions.end(key)
         if session is not None:
             self.release(key.group_id, key.member_id)
 
     def release(self, group_id: str, member_id: str) -> None:
-        """Make available what a member holds."""
+        """Release the records that a member holds."""
         for key, partition in self._of_group(group_id).items():
             if partition.release(member_id):
                 self.changed(key)
@@ -184,27 +186,27 @@ class ShareGroupService:
         ranges: list[AcknowledgedRange],
         then: Callable[[Code], None],
     ) -> None:
-        """Carry out acknowledgements; `then` is called when they are stored. Raises KafkaError."""
+        """Apply acknowledgements; `then` is called when they are stored. Raises KafkaError."""
         lock_ms = self.settings(key.group_id).lock_duration_ms
         self.partition(key).acknowledge(member_id, ranges, self._runtime.steady_ms() + lock_ms)
         self.changed(key, then)
 
     def changed(self, key: ShareKey, then: Callable[[Code], None] | None = None) -> None:
-        """A partition has changed: store it, and let waiting fetches look again."""
+        """Store a partition that has changed, and let waiting fetches look again."""
         self._bury(key)
         self.log.note(key, then)
         for wake in list(self._waiting.get(key, ())):
             wake()
 
     def _bury(self, key: ShareKey) -> None:
-        """Hand over what the group has given up to its dead-letter queue, if it has one."""
+        """Hand over records that the group has given up to its dead-letter queue, if it has one."""
         partition, settings = self._partitions[key], self.settings(key.group_id)
         dead, partition.dead = partition.dead, []
         if dead and settings.dead_letter_topic:
             self._dead_letters.add(key, settings.dead_letter_topic, dead, copies=settings.copies_dead)
 
     def acquired(self) -> None:
-        """Locks were given: look after them."""
+        """Start the checks of locks, after some were given."""
         self._tick_soon()
 
     def begin_at(self, key: ShareKey, offset: int) -> None:
@@ -215,15 +217,15 @@ class ShareGroupService:
         self.changed(key)
 
     def wait(self, keys: Iterable[ShareKey], wake: Callable[[], None]) -> None:
-        """Call `wake` when records of partitions become available again: the first to come is the first."""
+        """Call `wake` when records of partitions become available again; the longest waiter comes first."""
         for key in keys:
             self._waiting[key][wake] = None
 
     def has_precedence(self, key: ShareKey, member_id: str) -> bool:
-        """Whether a member may have new records of a partition, or they are kept for others.
+        """Whether a member may get new records of a partition; if not, they are kept for others.
 
-        A member learns by its next heartbeat that a partition is another's now. Until then it gets records
-        only as long as no member that has the partition has begun to fetch from it.
+        A member learns with its next heartbeat that a partition was assigned to another member. Until then it
+        gets records only as long as no member with that assignment has begun to fetch.
         """
         partition = (key.topic_id, key.partition)
         assignments = self.groups[key.group_id].assignments
@@ -233,7 +235,7 @@ class ShareGroupService:
         return not self.sessions.have(key.group_id, owners, partition)
 
     def stop_waiting(self, keys: Iterable[ShareKey], wake: Callable[[], None]) -> None:
-        """End a wait."""
+        """Do not call `wake` for these partitions any more."""
         for key in keys:
             self._waiting[key].pop(wake, None)
             if not self._waiting[key]:
@@ -266,7 +268,7 @@ class ShareGroupService:
             self._epochs.pop(key, None)
             self.log.note(key)
 
-    # --- what is stored ---------------------------------------------------------------------------------
+    # --- storing ----------------------------------------------------------------------------------------
 
     def _replay(self, key: ShareKey, state: ShareState | None) -> None:
         if state is None:
@@ -288,7 +290,7 @@ class ShareGroupService:
         return snapshot_record(key, state, partition.done_count, self._runtime.now_ms())
 
     def lead(self, partition: Partition) -> None:
-        """A partition of `__share_group_state` has a leader now."""
+        """Load a partition of `__share_group_state` that has a leader now."""
         self.log.lead(partition)
 
     # --- time -------------------------------------------------------------------------------------------

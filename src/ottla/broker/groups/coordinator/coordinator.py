@@ -8,7 +8,7 @@ There are two kinds of state. Durable state (`store`, `consumer_groups`) changes
 records: a decision that changes it writes records first, and continues when they are in the log. Volatile
 state (`group`) is members of classic groups, parked requests and deadlines; it changes as requests and timers
 come in. After a restart it is made from the durable state: the members are back, with sessions that start at
-the time of loading; clients repeat what was parked.
+the time of loading; clients repeat the requests that were parked.
 
 A group is classic or a consumer group (KIP-848), and may change its kind; a request is decided by the kind
 that its group has when its turn comes.
@@ -57,14 +57,14 @@ from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.schema import Request
 
-# A client id may be as long as a string of the protocol can be; a member id has more after it.
+# A member id begins with the client id, which may be as long as a string of the protocol: it is cut to this.
 MEMBER_NAME_LENGTH_MAX = 255
 
 Handle = Callable[[Any, Caller, CoordinatorStep], None]
 
 
 class GroupCoordinator:
-    """All groups of one broker. See `decision` for what the caller owes.
+    """All groups of one broker. `decision` says what the caller must do with each decision.
 
     `overrides` returns the settings of a single consumer group.
     """
@@ -109,7 +109,7 @@ class GroupCoordinator:
     # --- partitions come and go -------------------------------------------------------------------------
 
     def begin_load(self, partition: int) -> None:
-        """This broker leads `partition` now. Until `finish_load`, clients of its groups have to wait."""
+        """Begin to load a partition that this broker leads now. Clients of its groups have to wait."""
         self._partitions.begin_load(partition)
 
     def replay(self, record: Record, producer_id: int | None = None) -> None:
@@ -120,14 +120,14 @@ class GroupCoordinator:
         self._registry.replay(record, producer_id)
 
     def finish_load(self, partition: int, now_ms: int) -> GroupDecision:
-        """All records were replayed: serve the partition's groups, with sessions that start now."""
+        """Serve the groups of a partition whose records were all replayed; sessions of members start now."""
         self._partitions.finish_load(partition)
         step = self._step(now_ms)
         self._registry.start_sessions(partition, step)
         return self._decision(step)
 
     def unload(self, partition: int, now_ms: int) -> GroupDecision:
-        """Another broker leads `partition` now: forget its groups, and answer their parked requests."""
+        """Forget the groups of a partition that another broker leads now; answer their parked requests."""
         self._partitions.unload(partition)
         step = self._step(now_ms)
         self._registry.unload(partition, step)
@@ -136,7 +136,7 @@ class GroupCoordinator:
     # --- events -----------------------------------------------------------------------------------------
 
     def decide(self, request: Request[Any], caller: Caller, now_ms: int) -> GroupDecision:
-        """Decide a request. If the decision has no reply to it, the request is parked.
+        """Decide a request. If the decision has no reply, the request is parked.
 
         Raises LocalProtocolError for a request of another API.
         """
@@ -146,13 +146,13 @@ class GroupCoordinator:
                 f"{type(request).__name__} is not for the group coordinator, but {known}"
             )
         step = self._step(now_ms)
-        # Requests about several groups have none, or an empty one, and need no turn.
+        # Requests about several groups have no group id, or an empty one, and need no turn.
         group_id = getattr(request, "group_id", "")
         self._consumer.turns.run(group_id, lambda step: self._handle(request, caller, step), step)
         return self._decision(step)
 
     def _handle(self, request: Request[Any], caller: Caller, step: CoordinatorStep) -> None:
-        """Decide a request by the kind that its group has now."""
+        """Decide a request by the present kind of its group."""
         kind = type(request)
         handler = self._to_consumer_groups.get(kind)
         if handler is None or self._registry.consumer_group(getattr(request, "group_id", "")) is None:
@@ -160,7 +160,7 @@ class GroupCoordinator:
         handler(request, caller, step)
 
     def on_append_result(self, append_id: int, error: Code, now_ms: int) -> GroupDecision:
-        """An append was written (error NONE) or not at all. Ids of unloaded partitions are ignored."""
+        """Continue after an append was written (NONE) or failed. Ids of unloaded partitions are ignored."""
         step = self._step(now_ms)
         pending = self._in_flight.take(append_id)
         if pending is not None:
@@ -171,12 +171,15 @@ class GroupCoordinator:
         return self._decision(step)
 
     def end_transaction(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
-        """A marker was written to a partition: its groups' offsets in that transaction count, or are gone."""
+        """Apply the end of a transaction, whose marker was written to a partition.
+
+        A commit makes its offsets the committed ones of their groups; an abort drops them.
+        """
         of = self._partitions.of
         self._store.end_transaction(producer_id, lambda name: of(name) == partition, is_commit=is_commit)
 
     def on_timer(self, timer: Timer, now_ms: int) -> GroupDecision:
-        """A timer of an earlier decision has fired. A late or repeated call does no harm."""
+        """Act on a fired timer of an earlier decision. Late or repeated calls do no harm."""
         step = self._step(now_ms)
         self._consumer.turns.run(timer.group_id, lambda step: self._timed_out(timer, step), step)
         return self._decision(step)
@@ -214,7 +217,7 @@ class GroupCoordinator:
         return self._decision(step)
 
     def forget_topic(self, topic: str, now_ms: int) -> GroupDecision:
-        """A topic was deleted: delete its offsets in all groups, even if they still subscribe to it."""
+        """Delete the offsets of a deleted topic in all groups, even if they still subscribe to it."""
         step = self._step(now_ms)
         for group_id in dict.fromkeys([*self._store.group_ids(), *self._in_flight.group_ids()]):
             if self._partitions.availability(group_id):
@@ -252,7 +255,7 @@ class GroupCoordinator:
     def _sync(self, request: SyncGroupRequest, caller: Caller, step: CoordinatorStep) -> None:
         error, group = self._registry.members_group(request.group_id)
         if error is Code.COORDINATOR_LOAD_IN_PROGRESS:
-            # The rebalance did not survive the restart, and old clients do not expect the true error here.
+            # The rebalance did not survive the restart, and old clients do not expect the loading error here.
             error = Code.REBALANCE_IN_PROGRESS
         if group is None:
             step.reply(caller, SyncGroupResponse(error_code=error))
@@ -262,7 +265,7 @@ class GroupCoordinator:
     def _heartbeat(self, request: HeartbeatRequest, caller: Caller, step: CoordinatorStep) -> None:
         error, group = self._registry.members_group(request.group_id)
         if error is Code.COORDINATOR_LOAD_IN_PROGRESS:
-            # Nothing is known against the member, and its session will start anew anyway.
+            # The member cannot be checked yet, and its session will start when the group is loaded.
             error = Code.NONE
         if group is None:
             step.reply(caller, HeartbeatResponse(error_code=error))

@@ -9,7 +9,7 @@ from ottla.broker.groups.coordinator.decision import CoordinatorStep, Timer, Tim
 
 @dataclass(slots=True, eq=False)
 class TimedGroup:
-    """A group with deadlines, of a member each or of all. `armed` are timers on their way."""
+    """A group with deadlines, of single members or of the whole group. `armed` are timers that will fire."""
 
     group_id: str
     deadlines: dict[TimerKey, int] = field(default_factory=dict, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the coordinator decides, and the step in which it decides it.
+"""The decisions of the coordinator, and the step in which it makes one.
 
 The coordinator does nothing itself. Each call (a request, a timer, the result of an append) is one
 `CoordinatorStep` at one instant. It results in a `GroupDecision`, which the broker's loop carries out:
@@ -8,7 +8,7 @@ The coordinator does nothing itself. Each call (a request, a timer, the result o
     appends   write these records to this partition of `__consumer_offsets`, all or nothing and in order;
               then call `on_append_result` with the append's id. Results come in the order of the appends.
     timers    call `on_timer` with this object at or after its time. Timers are not cancelled: the
-              coordinator ignores those that have lost their meaning.
+              coordinator ignores those that are out of date.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.wire.schema import Response
 
 
 class TimerKind(StrEnum):
-    """What a deadline ends."""
+    """The kind of a deadline: what ends when it passes."""
 
     SESSION = "session of a member"
     JOIN = "end of the join phase"
@@ -51,7 +51,7 @@ class Timer:
 
 @dataclass(frozen=True, slots=True)
 class GroupDecision:
-    """What one call decided."""
+    """The result of one call: what the loop has to do."""
 
     replies: tuple[Reply, ...] = ()
     appends: tuple[Append, ...] = ()

@@ -5,10 +5,10 @@ An offset that was committed with its own retention expires at its own time. Any
 
     the group became empty          group with a protocol type, without members
     the offset was committed        no protocol type: consumers without group management
-    the offset was committed        consumer group with members, for topics that none of them subscribes
+    the offset was committed        consumer group with members, for topics that none subscribes to
 
-and never while a member subscribes its topic, nor while a group with members rebalances or is of another
-type. An empty group without offsets goes too.
+An offset never expires while a member subscribes to its topic, nor while a group with members rebalances or
+is of another type. An empty group without offsets is deleted too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def expired_records(
 def expired_consumer_records(
     group: ConsumerGroup, store: GroupStore, now_ms: int, retention_ms: int
 ) -> list[Record]:
-    """Return the tombstones that are due for a consumer group: of topics that nobody subscribes to."""
+    """Return the tombstones that are due for a consumer group: those of topics without a subscriber."""
     offsets = store.offsets(group.group_id)
     expired = [
         topic_partition

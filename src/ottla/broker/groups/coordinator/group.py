@@ -54,7 +54,7 @@ class CoordinatorMember:
         self.protocols = {protocol.name: protocol.metadata for protocol in request.protocols}
 
     def lives_without_heartbeat(self) -> bool:
-        """Whether a parked request counts as a heartbeat; not in a first join: the client may be gone."""
+        """Whether a parked request counts as a heartbeat. A first join does not: its client may be gone."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
 
@@ -69,11 +69,11 @@ class CoordinatedGroup(TimedGroup):
     protocol_name: str | None = None
     leader: str | None = None
     members: dict[str, CoordinatorMember] = field(default_factory=dict)
-    # Ids that were given out by the first step of a two-step join, and whose second step has not come.
+    # Ids given out by the first step of a two-step join whose second step has not arrived.
     pending_joins: set[str] = field(default_factory=set)
     # Members that know the new generation and have not sent SyncGroup.
     pending_syncs: set[str] = field(default_factory=set)
-    # The first rebalance of an empty group waits for more members: time left, and whether one came.
+    # The first rebalance of an empty group waits for more members: time left, and whether one joined.
     initial_delay_ms: int | None = None
     initial_left_ms: int = 0
     initial_joined: bool = False
@@ -104,12 +104,12 @@ class CoordinatedGroup(TimedGroup):
     # --- state and time ---
 
     def move(self, event: GroupEvent, now_ms: int) -> None:
-        """Go to the state that the table names."""
+        """Change to the state that the table has for an event."""
         self.state = advance(TRANSITIONS, self.state, event)
         self.state_since_ms = now_ms
 
     def start_session(self, member: CoordinatorMember, step: CoordinatorStep) -> None:
-        """Start a member's session timeout again: it has shown life."""
+        """Start a member's session timeout again, after a sign of life."""
         self.set_deadline(session_key(member.member_id), member.session_timeout_ms, step)
 
     # --- members ---
@@ -173,7 +173,7 @@ class CoordinatedGroup(TimedGroup):
         return protocol_type == self.protocol_type and any(name in self._common(names) for name in names)
 
     def chosen_protocol(self) -> str:
-        """Return the protocol with most votes among those that all know; a tie goes to the oldest member."""
+        """Return the protocol with most votes that all members support; a tie goes to the oldest member."""
         members = self.members.values()
         common = self._common([name for member in members for name in member.protocols])
         votes = Counter(next(name for name in member.protocols if name in common) for member in members)
@@ -184,7 +184,7 @@ class CoordinatedGroup(TimedGroup):
         return {name for name in names if all(name in member.protocols for member in members)}
 
     def subscribed_to(self, topic: str) -> bool:
-        """Whether offsets of a topic are in use. If that cannot be known, a consumer group uses all."""
+        """Whether a consumer group uses offsets of a topic. If subscriptions cannot be read, it uses all."""
         if self.protocol_type != CONSUMER:
             return False
         if self.protocol_name is None:

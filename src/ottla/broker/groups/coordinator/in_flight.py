@@ -12,7 +12,7 @@ from ottla.model.topic_partition import TopicAndPartition
 
 
 class AppendsInFlight:
-    """By number, in the order in which they were decided. `partition_of` returns a group's partition."""
+    """Appends by number, in the order of their decisions. `partition_of` returns a group's partition."""
 
     def __init__(self, partition_of: Callable[[str], int]) -> None:
         self._partition_of = partition_of
@@ -20,7 +20,7 @@ class AppendsInFlight:
         self._count = 0
 
     def number(self, pending_appends: Iterable[PendingGroupAppend]) -> Iterator[Append]:
-        """Yield what the loop has to write, with numbers for the results."""
+        """Yield the appends that the loop has to write, numbered so that results can name them."""
         for pending in pending_appends:
             self._count += 1
             self._pending[self._count] = pending
@@ -28,11 +28,11 @@ class AppendsInFlight:
             yield Append(self._count, partition, pending.records, pending.producer)
 
     def take(self, append_id: int) -> PendingGroupAppend | None:
-        """Return the append that has a result, once."""
+        """Remove and return the append that has a result; None if it is not in flight."""
         return self._pending.pop(append_id, None)
 
     def take_all(self, partition: int) -> list[PendingGroupAppend]:
-        """Return the appends to a partition that another broker leads now: their results are not awaited."""
+        """Remove and return the appends to a partition that another broker leads now."""
         pending = self._pending
         numbers = [number for number in pending if self._partition_of(pending[number].group_id) == partition]
         return [pending.pop(number) for number in numbers]

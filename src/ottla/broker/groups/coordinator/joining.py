@@ -38,7 +38,7 @@ def refused(error: Code, member_id: str = "") -> JoinGroupResponse:
 
 
 def request_error(request: JoinGroupRequest, step: CoordinatorStep) -> Code:
-    """Return what is wrong with a join, whatever the group's state; NONE if nothing is."""
+    """Return the error of a join that is wrong in any state of the group, or NONE."""
     low, high = step.config.session_timeout_min_ms, step.config.session_timeout_max_ms
     return Code.NONE if low <= request.session_timeout_ms <= high else Code.INVALID_SESSION_TIMEOUT
 
@@ -86,7 +86,7 @@ def _has_room(group: CoordinatedGroup, member_id: str, step: CoordinatorStep) ->
 def _join_static(
     group: CoordinatedGroup, request: JoinGroupRequest, caller: Caller, step: CoordinatorStep
 ) -> None:
-    """A static member starts, for the first time or again."""
+    """Decide the join of a static member that starts, for the first time or again."""
     instance_id = request.group_instance_id
     assert instance_id is not None
     former = group.static_member(instance_id)
@@ -126,7 +126,7 @@ def _replace_in_stable_group(
 ) -> None:
     """Give a static instance its new member id without a rebalance, once that is stored.
 
-    Until then the former id stays valid. If the group has moved on by then, the join is decided anew.
+    Until then the former id stays valid. If the group has changed by then, the join is decided again.
     """
     new_id = step.new_member_id(caller, request.group_instance_id)
     assignments = {member.member_id: member.assignment for member in group.members.values()}
@@ -153,7 +153,7 @@ def _replace_in_stable_group(
         for waiting, deferred_request in deferred:
             join(group, deferred_request, waiting, step)
 
-    # The record is made of the group as it will be; the group itself stays as it is until then.
+    # The record has the group as it will be; the group itself changes when the record is stored.
     future = _with_replacement(group, former, new_id, request)
     step.append(group.group_id, [future.record(assignments)], stored)
 
@@ -197,7 +197,7 @@ def _kept_generation(
 def _replace(
     group: CoordinatedGroup, former: CoordinatorMember, new_id: str, step: CoordinatorStep
 ) -> CoordinatorMember:
-    """Replace a static member by one with `new_id` and return that; the old id is fenced from now on."""
+    """Give a static member the id `new_id` and return the member; the old id is fenced from now on."""
     fenced = Code.FENCED_INSTANCE_ID
     answer_join(former, step, refused(fenced, former.member_id))
     answer_sync(former, step, SyncGroupResponse(error_code=fenced))
@@ -226,9 +226,9 @@ def _replace(
 def _join_again(
     group: CoordinatedGroup, request: JoinGroupRequest, caller: Caller, step: CoordinatorStep
 ) -> None:
-    """A member with an id joins: the second step of its first join, or the next generation."""
+    """Decide the join of a member with an id: the second step of its first join, or the next generation."""
     member_id = request.member_id
-    # Only dynamic members get ids in advance: with an instance's name, the id is somebody else's.
+    # Only dynamic members get ids in advance: a request with an instance uses the id of another member.
     if member_id in group.pending_joins and request.group_instance_id is None:
         _add(group, member_id, request, caller, step)
         return
@@ -251,7 +251,7 @@ def _join_again(
 def _already_answered(group: CoordinatedGroup, member: CoordinatorMember, request: JoinGroupRequest) -> bool:
     """Whether a member only missed the answer to its last join.
 
-    The leader of a stable group is taken to want a rebalance: it has seen partitions come or go.
+    A join of the leader of a stable group asks for a rebalance: partitions were added or removed.
     """
     if group.state is GroupState.COMPLETING_REBALANCE:
         return member.matches(request)
@@ -270,12 +270,12 @@ def _add(
     if group.initial_delay_ms is not None:
         group.initial_joined = True
     group.add(member, request.protocol_type)
-    # Its client sends no heartbeats yet; without a limit a dead client would delay every generation.
+    # The client sends no heartbeats yet: without a deadline a dead client would delay every generation.
     group.set_deadline(session_key(member_id), step.config.new_member_timeout_ms, step)
     membership_changed(group, step)
 
 
 def _park(member: CoordinatorMember, caller: Caller, step: CoordinatorStep) -> None:
-    """Park a join. An earlier one of the same member was given up by its client."""
+    """Park a join. An earlier join of the same member, which its client has given up, is answered."""
     answer_join(member, step, refused(Code.REBALANCE_IN_PROGRESS, member.member_id))
     member.joining = caller

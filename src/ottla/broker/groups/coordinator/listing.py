@@ -65,7 +65,7 @@ def refused(group_id: str, error: Code) -> DescribedGroup:
 
 
 def add_permissions(groups: Iterable[DescribedGroup] | Iterable[DescribedConsumerGroup]) -> None:
-    """Say what a client may do with each group: everything, as in Kafka without an authorizer."""
+    """Allow the client every operation on each group; the authorizer, if there is one, restricts that."""
     for group in groups:
         if not group.error_code:
             group.authorized_operations = GROUP_OPERATIONS
@@ -97,7 +97,7 @@ def listed_consumer(group: ConsumerGroup) -> ListedGroup:
 
 
 def filtered(rows: Iterable[ListedGroup], request: ListGroupsRequest) -> list[ListedGroup]:
-    """Return the groups that pass the filters. An empty filter lets all pass; case does not matter."""
+    """Return the groups that pass the filters. All groups pass an empty filter; case does not matter."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     return [

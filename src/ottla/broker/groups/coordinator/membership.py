@@ -22,7 +22,7 @@ _BATCHED_LEAVE_SINCE = 3
 
 
 def sync(group: CoordinatedGroup, request: SyncGroupRequest, caller: Caller, step: CoordinatorStep) -> None:
-    """A member asks for its assignment; the leader sends all assignments."""
+    """Decide a request of a member for its assignment; the leader's request has all assignments."""
     error = _sync_error(group, request)
     if error:
         step.reply(caller, SyncGroupResponse(error_code=error))
@@ -54,7 +54,7 @@ def _sync_error(group: CoordinatedGroup, request: SyncGroupRequest) -> Code:
 
 
 def _differs(sent: str | None, known: str | None) -> bool:
-    """Whether two names differ. Versions before 5 do not send one, which is no difference."""
+    """Whether two names differ. A name that is not sent, as before version 5, does not differ."""
     return sent is not None and known is not None and sent != known
 
 
@@ -75,7 +75,7 @@ def heartbeat(
 def leave(
     group: CoordinatedGroup | None, request: LeaveGroupRequest, caller: Caller, step: CoordinatorStep
 ) -> None:
-    """Members leave; the others rebalance once for all of them. Members of a missing group are unknown."""
+    """Remove members; the others rebalance once for all of them. Members of a missing group are unknown."""
     batched = caller.version >= _BATCHED_LEAVE_SINCE
     leaving = request.members if batched else [LeavingMember(member_id=request.member_id)]
     count_before = len(group.members) if group else 0
@@ -87,7 +87,7 @@ def leave(
         )
         for member in leaving
     ]
-    # A pending id that goes changes nothing, unless a join phase was waiting for it.
+    # The removal of a pending id changes nothing, unless a join phase was waiting for it.
     if group and (len(group.members) < count_before or group.state is GroupState.PREPARING_REBALANCE):
         membership_changed(group, step)
     if batched:
@@ -113,7 +113,7 @@ def _remove_leaving(group: CoordinatedGroup, leaving: LeavingMember, step: Coord
 
 
 def dismiss(group: CoordinatedGroup, error: Code, step: CoordinatorStep) -> None:
-    """Answer all parked requests of a group that ends here with an error; clients will join it again."""
+    """Answer all parked requests of a group with an error, because the group ends here."""
     for member in group.members.values():
         answer_join(member, step, joining.refused(error, member.member_id))
         answer_sync(member, step, SyncGroupResponse(error_code=error))

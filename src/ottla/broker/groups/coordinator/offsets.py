@@ -1,7 +1,7 @@
 """OffsetCommit, OffsetFetch and OffsetDelete.
 
-A commit is visible once its records have been stored and replayed; then it survives a restart too. Who may
-commit:
+A commit is visible once its records have been stored and replayed; then it survives a restart too. Which
+commits are accepted:
 
     generation   group                           answer
     below 0      unknown or Empty                accepted: a consumer without group management, a tool
@@ -90,7 +90,7 @@ def store(
     step: CoordinatorStep,
     partition_error: Callable[[TopicAndPartition], Code] = lambda _: Code.NONE,
 ) -> None:
-    """Store offsets that may be committed, but for partitions with an error."""
+    """Store offsets, except those of partitions with an error."""
     records, response = commit_records(request, step, partition_error)
     if not records:
         step.reply(caller, response)
@@ -163,7 +163,7 @@ def commit_records(
 
 
 def _committed(partition: OffsetCommitPartition, expire_ms: int, now_ms: int) -> OffsetValue:
-    # Version 1 lets the client date its commit; -1 leaves it to us.
+    # In version 1 the client may set the time of its commit; -1 means the present time.
     dated_ms = partition.commit_timestamp
     return OffsetValue(
         offset=partition.committed_offset,

@@ -1,8 +1,8 @@
 """Offsets that are committed in transactions which are still open.
 
-They are in the log, and count from the commit of their transaction on, at the place of their records: an
-offset that was committed after them wins, whenever the transaction ends. Of two transactions the newer
-record wins.
+They are in the log, and take effect when their transaction is committed. What counts is the position of
+their records: an offset that was committed after them wins, whenever the transaction ends. Of two
+transactions the newer record wins.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PendingOffsets:
         of_partition[producer_id] = committed
 
     def supersede(self, key: OffsetKey) -> None:
-        """Forget what is older than a commit or tombstone without a transaction."""
+        """Forget the pending offsets of a key: a commit or tombstone without a transaction is newer."""
         of_group = self._groups.get(key.group)
         if of_group is not None:
             of_group.pop(_partition(key), None)
@@ -36,7 +36,10 @@ class PendingOffsets:
     def end(
         self, producer_id: int, is_ours: Callable[[str], bool], *, is_commit: bool
     ) -> Iterator[tuple[OffsetKey, OffsetValue]]:
-        """Forget what a producer has pending in the groups that are `is_ours`, and yield what counts now."""
+        """Remove the pending offsets of a producer in groups for which `is_ours` is true.
+
+        Yields those that become committed offsets.
+        """
         for group in [group for group in self._groups if is_ours(group)]:
             of_group = self._groups[group]
             for partition in [item for item, producers in of_group.items() if producer_id in producers]:

@@ -30,7 +30,7 @@ _SETTLED = (GroupState.EMPTY, GroupState.STABLE, GroupState.COMPLETING_REBALANCE
 
 
 def membership_changed(group: CoordinatedGroup, step: CoordinatorStep) -> None:
-    """A member came, went or changed: begin a join phase, or end the present one if all have joined."""
+    """Begin a join phase after a change of members, or end the present one if all have joined."""
     if group.state in _SETTLED:
         begin_join_phase(group, step)
     elif group.state is GroupState.PREPARING_REBALANCE and group.initial_delay_ms is None:
@@ -64,9 +64,9 @@ def end_join_phase_if_all_joined(group: CoordinatedGroup, step: CoordinatorStep)
 
 
 def join_phase_timed_out(group: CoordinatedGroup, step: CoordinatorStep) -> None:
-    """The timer of the join phase fired.
+    """End the join phase, whose timer fired.
 
-    The first join phase of a group continues as long as new members come, within the rebalance timeout.
+    The first join phase of a group continues as long as new members join, within the rebalance timeout.
     """
     if group.initial_delay_ms is None or not group.initial_joined or not group.initial_left_ms:
         end_join_phase(group, step)
@@ -123,10 +123,10 @@ def _start_generation(group: CoordinatedGroup, step: CoordinatorStep) -> None:
 
 
 def _become_empty(group: CoordinatedGroup, step: CoordinatorStep) -> None:
-    """The last member has gone.
+    """Make a group empty whose last member has left.
 
-    The record makes offset retention begin now for a reload. If its append fails, a restart finds the members
-    again, and they expire once more.
+    The stored record says when offset retention began. If its append fails, the members are back after a
+    restart, and expire once more.
     """
     group.protocol_name = None
     group.leader = None
@@ -193,17 +193,17 @@ def sync_seen(group: CoordinatedGroup, member_id: str) -> None:
 
 
 def sync_phase_timed_out(group: CoordinatedGroup, step: CoordinatorStep) -> None:
-    """The timer of the sync phase fired: remove members that have not sent SyncGroup, and begin again."""
+    """End the sync phase, whose timer fired: remove members without SyncGroup, and begin a join phase."""
     for member_id in list(group.pending_syncs):
         group.remove(member_id, step)
     begin_join_phase(group, step)
 
 
-# --- members that go ------------------------------------------------------------------------------------
+# --- members leave --------------------------------------------------------------------------------------
 
 
 def session_timed_out(group: CoordinatedGroup, member_id: str, step: CoordinatorStep) -> None:
-    """The session of a member, or of an id that was given out and not used, is over."""
+    """Remove a member, or an id that was given out and not used, whose session is over."""
     if member_id in group.pending_joins:
         group.remove(member_id, step)
         end_join_phase_if_all_joined(group, step)
@@ -214,7 +214,7 @@ def session_timed_out(group: CoordinatedGroup, member_id: str, step: Coordinator
 
 
 def remove_member(group: CoordinatedGroup, member: CoordinatorMember, step: CoordinatorStep) -> None:
-    """Remove a member, and have the others divide its share."""
+    """Remove a member, and let the others rebalance."""
     group.remove(member.member_id, step)
     if group.state is GroupState.PREPARING_REBALANCE:
         end_join_phase_if_all_joined(group, step)

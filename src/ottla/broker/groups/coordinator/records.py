@@ -7,9 +7,9 @@ notation declares it:
     key 2      group                            value 0 to 4: generation, protocol and members of a group
 
 A null value is a tombstone. Keys of other versions belong to newer kinds of groups (KIP-848 and later) and
-are ignored, values of other versions are refused: dropping one would forget an offset in silence.
+are ignored. Values of other versions are refused: to ignore one would lose an offset silently.
 
-What is written is what Kafka 3.9 and 4.1 write: offsets as v3, or v1 when the commit carries its own
+Records are written as by Kafka 3.9 and 4.1: offsets as v3, or v1 when the commit carries its own
 retention, because only v1 has a field for it (and none for the leader epoch); groups as v3.
 """
 
@@ -29,7 +29,7 @@ VALUE_VERSION = 3
 VALUE_VERSION_WITH_EXPIRY = 1
 _VALUE_VERSION_NEWEST = 4
 
-# Keys never became flexible; their versions tell kinds apart instead.
+# Keys never became flexible: the version of a key is its kind.
 _CODEC = VersionedStructs("__consumer_offsets", flexible_since=4)
 
 

@@ -1,4 +1,4 @@
-"""The groups of a coordinator, of both kinds, and where they are kept."""
+"""The groups of a coordinator, classic and consumer groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla.model.error_codes import Code
 
 
 class GroupRegistry:
-    """A group is of one kind: `consumer` has it, or `classic_group` does."""
+    """All groups. Each is of one kind: a consumer group, in `consumer`, or a classic group."""
 
     def __init__(
         self, config: GroupConfig, topics: TopicsView, overrides: Callable[[str], GroupOverrides]
@@ -46,7 +46,7 @@ class GroupRegistry:
         return None if self.partitions.availability(group_id) else self.consumer.groups.get(group_id)
 
     def classic_group(self, group_id: str) -> CoordinatedGroup | None:
-        """Return a classic group in memory, made from what is stored if necessary; None if there is none."""
+        """Return a classic group, restored from its records if necessary; None if there is none."""
         group = self.groups.get(group_id)
         if group is None and self._is_stored(group_id) and not self.partitions.availability(group_id):
             stored = self.store.generation(group_id)
@@ -75,17 +75,20 @@ class GroupRegistry:
             if not self.partitions.availability(group_id):
                 yield group
 
-    # --- partitions come and go
+    # --- partitions are loaded and unloaded
 
     def start_sessions(self, partition: int, step: CoordinatorStep) -> None:
-        """A partition was loaded: the sessions of its groups' members begin now."""
+        """Start the sessions of all members in the groups of a partition that was loaded."""
         for group_id in self._stored_in(partition):
             self._start_classic_sessions(group_id, step)
             if group_id in self.consumer.groups:
                 self.consumer.start_sessions(group_id, step)
 
     def _start_classic_sessions(self, group_id: str, step: CoordinatorStep) -> None:
-        """Members of a group that has just become classic have to join again: it has no leader yet."""
+        """Start the sessions of a classic group.
+
+        A group without a leader has just become classic: its members have to join again.
+        """
         group = self.classic_group(group_id)
         if group is None:
             return
@@ -112,7 +115,7 @@ class GroupRegistry:
     # --- groups end, and change their kind
 
     def burial(self, group_id: str) -> Continuation:
-        """Return the continuation of tombstones: it removes the group unless a member joined meanwhile."""
+        """Return the continuation for tombstones: it removes the group unless a member joined meanwhile."""
 
         def bury(_step: CoordinatorStep, _error: Code) -> None:
             group = self.groups.get(group_id)
@@ -123,11 +126,11 @@ class GroupRegistry:
         return bury
 
     def upgraded(self, group_id: str, step: CoordinatorStep) -> None:
-        """A classic group is a consumer group now: forget it, and have waiting members join again."""
+        """Forget a classic group that is a consumer group now, and let waiting members join again."""
         group = self.groups.pop(group_id, None)
         if group is not None:
             membership.dismiss(group, Code.REBALANCE_IN_PROGRESS, step)
 
     def downgraded(self, group_id: str, step: CoordinatorStep) -> None:
-        """A consumer group is a classic group now: its members have to join again."""
+        """Let the members of a consumer group that is classic now join again."""
         self._start_classic_sessions(group_id, step)

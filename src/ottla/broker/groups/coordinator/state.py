@@ -1,14 +1,14 @@
 """The states of a group, as one table; it is drawn in docs/state-machines.md.
 
 Theory of operation. A group is a sequence of generations. A generation begins in a *join phase*
-(PreparingRebalance): every member asks to join and is kept waiting, until all known members have asked or
+(PreparingRebalance): every member asks to join and is kept waiting, until all known members have joined or
 the rebalance timeout is over. Then the generation gets its number, a protocol that all members know and a
-leader, everyone is answered, and the *sync phase* (CompletingRebalance) begins: every member asks for its
+leader, all joins are answered, and the *sync phase* (CompletingRebalance) begins: every member asks for its
 assignment and is kept waiting, until the leader hands in the assignments of all and they are stored. From
-then on the group is Stable, until somebody comes, goes, dies or changes its subscription.
+then on the group is Stable, until a member joins, leaves, dies or changes its subscription.
 
 An Empty group keeps its offsets, its type and its generation number. Dead is the end of the object: the
-group was deleted, or its partition moved to another broker; continuations that still hold it see that.
+group was deleted, or its partition moved to another broker. Continuations that still refer to it check that.
 The names are the ones that ListGroups and DescribeGroups send.
 """
 
@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 
 class GroupState(StrEnum):
-    """Where a group is between two generations."""
+    """The states of a group, between two generations or in one."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -30,7 +30,7 @@ class GroupState(StrEnum):
 
 
 class GroupEvent(StrEnum):
-    """What moves it."""
+    """The events that change the state of a group."""
 
     MEMBERSHIP_CHANGED = "membership changed"
     GENERATION_STARTED = "generation started"

@@ -1,7 +1,7 @@
-"""What survives a restart: committed offsets, those of open transactions, and each group's last generation.
+"""The state that survives a restart: offsets, committed or pending, and the last generation of each group.
 
 Only `replay` changes it: at the start for every record of the log, afterwards for each record whose append
-succeeded. So after a restart the state is what clients were answered, exactly.
+succeeded. So after a restart the state is exactly what clients were told.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class GroupStore:
         self._generations: dict[str, GroupValue] = {}
 
     def replay(self, record: Record, producer_id: int | None = None) -> None:
-        """Apply one stored record. With a producer's id it belongs to its open transaction.
+        """Apply one stored record. With a producer's id it belongs to an open transaction.
 
-        Raises RemoteProtocolError if it is damaged; then nothing has changed.
+        Raises RemoteProtocolError if the record is damaged; then nothing has changed.
         """
         match read(record):
             case OffsetKey() as key, OffsetValue() as committed:
@@ -47,7 +47,7 @@ class GroupStore:
                 self._generations.pop(key.group, None)
 
     def end_transaction(self, producer_id: int, is_ours: Callable[[str], bool], *, is_commit: bool) -> None:
-        """A marker was stored: the offsets of a producer's transaction count, or are forgotten."""
+        """Make the offsets of a producer's transaction the committed ones; after an abort forget them."""
         for key, committed in self.pending.end(producer_id, is_ours, is_commit=is_commit):
             self._put(key, committed)
 
@@ -63,12 +63,12 @@ class GroupStore:
         return self._generations.get(group_id)
 
     def knows(self, group_id: str) -> bool:
-        """Whether anything is stored of a group."""
+        """Whether a group has a stored generation, or committed or pending offsets."""
         known = group_id in self._generations or group_id in self._offsets
         return known or bool(self.pending.of_group(group_id))
 
     def group_ids(self) -> Iterator[str]:
-        """Yield every group of which something is stored."""
+        """Yield the id of every group that the store knows, once."""
         yield from dict.fromkeys([*self._generations, *self._offsets, *self.pending.group_ids()])
 
     def forget_group(self, group_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Requests of tools about many groups: list, describe, delete. They concern groups of both kinds."""
+"""Requests of tools about many groups: list, describe, delete; for classic and consumer groups."""
 
 from __future__ import annotations
 

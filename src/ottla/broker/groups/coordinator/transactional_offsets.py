@@ -1,8 +1,8 @@
-"""TxnOffsetCommit: offsets that count when the transaction of a producer is committed.
+"""TxnOffsetCommit: offsets that take effect when the transaction of a producer is committed.
 
-Who may commit, as in Kafka (KIP-447): a member of the group must be known and of the present generation. A
-request without a member is accepted, whether the group has members or not: before version 3 nobody names
-one. A rebalance does not matter, for the transaction may have begun before it.
+Which commits are accepted, as in Kafka (KIP-447): a named member must be in the group and in its present
+generation. A request without a member is accepted, whether the group has members or not: before version 3
+requests do not name members. A commit during a rebalance is accepted: the transaction may have begun before.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def commit_error(group: CoordinatedGroup | None, request: TxnOffsetCommitRequest
 
 
 def _as_plain(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
-    """Return the same offsets as they are committed without a transaction."""
+    """Return the request that commits the same offsets without a transaction."""
     topics = [
         OffsetCommitTopic(
             name=topic.name,

@@ -1,1 +1,1 @@
-"""The pure part of share groups: who is a member, who holds which record, and what is stored of it."""
+"""The pure part of share groups: members, which member holds which record, and what is stored."""

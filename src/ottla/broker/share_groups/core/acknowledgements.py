@@ -1,4 +1,4 @@
-"""Acknowledgements of a member: which offsets, and what became of each. Checked as Kafka checks them."""
+"""Acknowledgements of a member: ranges of offsets and their types, checked as Kafka checks them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.wire.api.share_fetch import AcknowledgementBatch
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says of a record. A gap is an offset that the fetched data did not have."""
+    """How a member acknowledges a record. A gap is an offset that the fetched data did not have."""
 
     GAP = 0
     ACCEPT = 1
@@ -23,7 +23,7 @@ class AcknowledgeType(IntEnum):
 
 
 class AcknowledgedRange(NamedTuple):
-    """Offsets from `first` to `last`, both included, with one answer."""
+    """Offsets from `first` to `last`, both included, with the same type."""
 
     first: int
     last: int
@@ -33,7 +33,7 @@ class AcknowledgedRange(NamedTuple):
 def acknowledged_ranges(
     batches: Iterable[AcknowledgementBatch], *, may_renew: bool = False
 ) -> list[AcknowledgedRange]:
-    """Return the ranges of batches, in order. Raises KafkaError 42 for batches that make no sense.
+    """Return the ranges of batches, in order. Raises KafkaError 42 for invalid batches.
 
     A batch has one type for all of its offsets, or one for each. Renewals need `may_renew`.
     """

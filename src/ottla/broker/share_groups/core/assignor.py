@@ -1,8 +1,8 @@
-"""The server-side assignor of share groups, Kafka's "simple" one: nobody is left out.
+"""The server-side assignor of share groups, Kafka's "simple" one: every member gets partitions.
 
-A partition may have several members: as many as there are members for each partition, rounded up. Members
-get the same number of partitions, give or take one, and keep what they have as far as that allows. If all
-members subscribe to the same topics, their partitions are dealt together; otherwise topic by topic.
+A partition may have several members: the number of members divided by the number of partitions, rounded up.
+Members get the same number of partitions, give or take one, and keep their partitions as far as possible. If
+all members subscribe to the same topics, all partitions are dealt together; otherwise topic by topic.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _deal(
     members: Sequence[str],
     before: Mapping[str, frozenset[TopicIdPartition]],
 ) -> dict[str, set[TopicIdPartition]]:
-    """Return the partitions of each member, if each of them may have all."""
+    """Return the partitions of each member, if each member may have all of them."""
     dealt: dict[str, set[TopicIdPartition]] = {member: set() for member in members}
     if not partitions or not members:
         return dealt
@@ -48,7 +48,7 @@ def _deal(
     least, rest = divmod(sharing * len(partitions), len(members))
     kept = {member: sorted(vacancies.keys() & before.get(member, frozenset())) for member in members}
     by_number_kept = sorted(members, key=lambda member: -len(kept[member]))
-    room = {member: least + (place < rest) for place, member in enumerate(by_number_kept)}
+    room = {member: least + (rank < rest) for rank, member in enumerate(by_number_kept)}
 
     def give(member: str, partition: TopicIdPartition) -> None:
         dealt[member].add(partition)
@@ -59,16 +59,16 @@ def _deal(
         for partition in kept[member]:
             if vacancies[partition] and room[member]:
                 give(member, partition)
-    # Those with most room first, then by name. Each of the few that are passed over has the partition.
-    queue = [(-room[member], place) for place, member in enumerate(members)]
+    # Members with most room first, then by name. A member that already has the partition is passed over.
+    queue = [(-room[member], index) for index, member in enumerate(members)]
     heapify(queue)
     for partition in partitions:
         taken: list[int] = []
         while vacancies[partition] and queue:
-            place = heappop(queue)[1]
-            taken.append(place)
-            if partition not in dealt[members[place]]:
-                give(members[place], partition)
-        for place in taken:
-            heappush(queue, (-room[members[place]], place))
+            index = heappop(queue)[1]
+            taken.append(index)
+            if partition not in dealt[members[index]]:
+                give(members[index], partition)
+        for index in taken:
+            heappush(queue, (-room[members[index]], index))
     return dealt

@@ -1,7 +1,7 @@
 """Members of a share group: they join, stay and leave by heartbeats, and the broker assigns partitions.
 
 An assignment is a hint where to fetch, not a right: locks on records keep members apart. So a new assignment
-counts at once, and nobody has to give anything up first.
+takes effect at once, and no member has to give partitions up first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Topics = Mapping[str, TopicInfo | None]
 
 @dataclass(slots=True)
 class ShareGroupMember:
-    """A member; until `deadline_ms` it has to send another heartbeat."""
+    """A member, which has to send another heartbeat before `deadline_ms`."""
 
     member_id: str
     client_id: str
@@ -45,7 +45,7 @@ class ShareGroupMember:
 
 @dataclass(slots=True)
 class Joining:
-    """What a heartbeat says."""
+    """The content of a heartbeat."""
 
     member_id: str
     member_epoch: int
@@ -57,13 +57,13 @@ class Joining:
 
 @dataclass(slots=True)
 class ShareGroup:
-    """One group. `assignments` are those of its epoch; a member knows its own once it has that epoch."""
+    """One group. `assignments` are those of its epoch; a member in that epoch knows its own assignment."""
 
     group_id: str
     epoch: int = 0
     members: dict[str, ShareGroupMember] = field(default_factory=dict)
     assignments: dict[str, frozenset[TopicIdPartition]] = field(default_factory=dict)
-    _assigned_topics: Topics | None = None  # those of `assignments`; None: members or what they want changed
+    _assigned_topics: Topics | None = None  # those of `assignments`; None: members or subscriptions changed
 
     @property
     def state(self) -> str:
@@ -71,9 +71,9 @@ class ShareGroup:
         return "Stable" if self.members else "Empty"
 
     def heartbeat(self, said: Joining, deadline_ms: int, size_max: int) -> tuple[ShareGroupMember, bool]:
-        """Take a heartbeat in. Returns the member, and whether it must be told its assignment in any case.
+        """Apply a heartbeat. Returns the member, and whether the answer must have its assignment.
 
-        Raises KafkaError for a member that is not known, is fenced, or finds the group full.
+        Raises KafkaError if the member is unknown or fenced, or the group is full.
         """
         member = self.members.get(said.member_id)
         if said.member_epoch == JOIN_EPOCH:
@@ -98,7 +98,7 @@ class ShareGroup:
         return member, said.member_epoch != member.epoch or said.topics is not None
 
     def rebalance(self, topics: Callable[[str], TopicInfo | None]) -> bool:
-        """Assign anew if members, subscriptions or topics have changed; the epoch counts it.
+        """Assign again, with the next epoch, if members, subscriptions or topics have changed.
 
         `topics` looks up a topic by its name. Returns whether there is a new assignment.
         """

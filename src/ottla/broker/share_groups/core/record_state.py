@@ -1,10 +1,10 @@
 """The states of a record in a share group, as one table; it is drawn in docs/state-machines.md.
 
 Theory of operation. A record between a partition's start offset and its end offset is in flight. It is
-Available until a member acquires it, which locks it for that member and counts a delivery. The member accepts
-it, and it is Acknowledged for good; rejects it, and it is Archived for good; or releases it, or its lock runs
-out, and it is Available for the next delivery, unless the deliveries are used up: then it is Archived too.
-The start offset moves over records that are done. The numbers are Kafka's, which are stored.
+Available until a member acquires it, which locks it for that member and counts a delivery. If the member
+accepts it, it is Acknowledged for good; if the member rejects it, it is Archived for good. If the member
+releases it or its lock runs out, it is Available for the next delivery; after the last allowed delivery it is
+Archived. The start offset moves over records that are done. The stored numbers are Kafka's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 
 class RecordState(IntEnum):
-    """What became of a record, as it is stored. 3 is for records on their way to a dead-letter queue."""
+    """The state of a record, as it is stored. 3 is for records on their way to a dead-letter queue."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -24,7 +24,7 @@ class RecordState(IntEnum):
 
 
 class RecordEvent(StrEnum):
-    """What moves it."""
+    """The events that change the state of a record."""
 
     ACQUIRED = "acquired by a member"
     ACCEPTED = "accepted"

@@ -2,8 +2,8 @@
 
     key 0    group, topic id, partition      value 0: start offset, and the state of records in flight
 
-Only snapshots are written, and the topic is compacted: Kafka writes updates (key 1) between snapshots, and
-deletes old records by their offset instead. A null value is a tombstone. Other keys are ignored.
+Only snapshots are written, and the topic is compacted. Kafka also writes updates (key 1) between snapshots,
+and deletes old records by their offset instead. A null value is a tombstone. Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ShareKey(NamedTuple):
 
 
 class ShareState(NamedTuple):
-    """What is stored of a partition."""
+    """The stored state of a partition."""
 
     start_offset: int
     batches: Sequence[StateBatch] = ()
@@ -111,7 +111,7 @@ def _key(key: ShareKey) -> bytes:
 
 
 def read(record: Record) -> tuple[ShareKey, ShareState | None] | None:
-    """Return the key and what is stored, None for a tombstone; None for keys of other kinds.
+    """Return the key and the state, which is None for a tombstone; None for keys of other kinds.
 
     Raises RemoteProtocolError if the bytes are damaged or the value is of an unknown version.
     """

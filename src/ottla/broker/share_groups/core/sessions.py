@@ -34,7 +34,7 @@ class ShareSession:
     partitions: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     def rotate(self) -> None:
-        """Serve another partition first: the first one may take all that fits into an answer."""
+        """Move the first partition to the end: it may have filled the whole answer."""
         if self.partitions:
             first = next(iter(self.partitions))
             del self.partitions[first]
@@ -48,7 +48,7 @@ class ShareSessions:
         self._sessions: dict[SessionKey, ShareSession] = {}
 
     def take(self, key: SessionKey, epoch: int, count_max: int) -> ShareSession:
-        """Return the session of a request, begun with epoch 0; the next request needs the next epoch.
+        """Return the session of a request; epoch 0 begins one. The next request needs the next epoch.
 
         Raises KafkaError 122 if there is no such session, 123 if it has another epoch, 133 if there are too
         many.

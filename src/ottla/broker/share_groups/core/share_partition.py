@@ -1,6 +1,6 @@
-"""A partition as a share group sees it: which records are in flight, who holds them, since when.
+"""A partition as a share group sees it: which records are in flight, which member holds them, until when.
 
-The records in flight are runs of neighbours that share everything: state, delivery count, member and lock.
+The records in flight are runs of consecutive offsets with the same state, delivery count, member and lock.
 The runs lie side by side from the start offset to the end offset, so that there is no offset without a state.
 Owner: the broker's loop. Nothing here blocks or reads a clock.
 """
@@ -31,7 +31,7 @@ _EVENTS = {
 
 
 class AcquiredRange(NamedTuple):
-    """Offsets that a member got, both ends included, and which delivery of them this is."""
+    """Offsets that a member acquired, both ends included, and the number of this delivery."""
 
     first: int
     last: int
@@ -39,7 +39,7 @@ class AcquiredRange(NamedTuple):
 
 
 class StateBatch(NamedTuple):
-    """Offsets with one state, as they are stored."""
+    """Offsets with the same state, as they are stored."""
 
     first: int
     last: int
@@ -57,14 +57,14 @@ class DeadLetters(NamedTuple):
 
 
 class ReadBatches(NamedTuple):
-    """Batches that may be delivered, first and last offset of each, and the end of all that was read."""
+    """First and last offset of each batch that may be delivered, and the end of the bytes that were read."""
 
     spans: Sequence[tuple[int, int]]
     end_offset: int
 
 
 class AcquireLimits(NamedTuple):
-    """How much a member may acquire, and until when it is locked.
+    """How many records a member may acquire, and until when they are locked.
 
     record_count   as many as it asked for; exceeded to the end of a batch unless `is_strict`
     in_flight      the largest number of records in flight
@@ -78,7 +78,7 @@ class AcquireLimits(NamedTuple):
 
 @dataclass(slots=True)
 class RecordRun:
-    """Neighbours that share everything; `member_id` and the lock are those of acquired records."""
+    """Consecutive offsets with the same state. Only acquired records have `member_id` and a lock."""
 
     first: int
     last: int
@@ -89,17 +89,17 @@ class RecordRun:
 
     @property
     def count(self) -> int:
-        """How many offsets these are."""
+        """The number of offsets in the run."""
         return self.last - self.first + 1
 
     def continues(self, other: RecordRun) -> bool:
-        """Whether `other` stands before this run and shares everything with it."""
+        """Whether `other`, the run before this one, has the same state, delivery count, member and lock."""
         mine = (self.state, self.delivery_count, self.member_id, self.lock_until_ms)
         return mine == (other.state, other.delivery_count, other.member_id, other.lock_until_ms)
 
 
 class SharePartition:
-    """One partition of one share group. `dead` are records given up since somebody last took them away."""
+    """One partition of one share group. `dead` are records given up that nobody has taken away yet."""
 
     def __init__(self, delivery_count_limit: Callable[[], int]) -> None:
         self._delivery_count_limit = delivery_count_limit
@@ -109,7 +109,7 @@ class SharePartition:
         self._runs: list[RecordRun] = []
 
     def begin(self, start_offset: int, batches: Iterable[StateBatch] = ()) -> None:
-        """Begin at an offset, with what is known of the records behind it."""
+        """Begin at an offset, with the stored states of the records after it."""
         self.start_offset = self.end_offset = start_offset
         self._runs = []
         for batch in sorted(batches):
@@ -121,26 +121,26 @@ class SharePartition:
             self.end_offset = batch.last + 1
         self._move_start()
 
-    # --- what is known ----------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------
 
     @property
     def next_offset(self) -> int:
-        """Where to read for the next member: the first available record, else behind all in flight."""
+        """Where to read for the next member: the first available record, else after all in flight."""
         available = (run.first for run in self._runs if run.state is RecordState.AVAILABLE)
         return next(available, self.end_offset)
 
     @property
     def in_flight(self) -> int:
-        """How many offsets lie between start and end."""
+        """The number of offsets between start and end."""
         return self.end_offset - self.start_offset
 
     @property
     def done_count(self) -> int:
-        """How many of the records in flight are acknowledged or archived."""
+        """The number of records in flight that are acknowledged or archived."""
         return sum(run.count for run in self._runs if run.state in IS_DONE)
 
     def can_acquire(self, in_flight_max: int) -> bool:
-        """Whether a member may get anything, if the log has it."""
+        """Whether a member may acquire records, if the log has them."""
         return self.next_offset != self.end_offset or self.in_flight < in_flight_max
 
     def locked_until(self) -> int | None:
@@ -150,7 +150,7 @@ class SharePartition:
         )
 
     def state_batches(self) -> list[StateBatch]:
-        """Return what has to be stored. A delivery that is under way does not count yet, as in Kafka."""
+        """Return the states to store. A delivery that is under way does not count yet, as in Kafka."""
         return list(_stored(self._runs))
 
     def runs(self) -> Sequence[RecordRun]:
@@ -162,10 +162,10 @@ class SharePartition:
     def acquire(
         self, member_id: str, read_offset: int, read: ReadBatches, limits: AcquireLimits
     ) -> list[AcquiredRange]:
-        """Lock available records of what was read from `read_offset` on, and return their offsets.
+        """Lock available records in the batches that were read from `read_offset` on; return their offsets.
 
         Offsets that were read and are in no batch are archived: the log does not have them any more, or they
-        are not for members.
+        are not delivered to members.
         """
         acquired: list[AcquiredRange] = []
         expected, count = max(read_offset, self.start_offset), 0
@@ -175,9 +175,9 @@ class SharePartition:
                 break
             first = max(base, expected)
             self._archive(expected, first - 1)
-            for found in self._acquire(member_id, first, last, room, limits):
-                acquired.append(found)
-                count += found.last - found.first + 1
+            for offsets in self._acquire(member_id, first, last, room, limits):
+                acquired.append(offsets)
+                count += offsets.last - offsets.first + 1
             expected = max(expected, last + 1)
         else:
             self._archive(expected, read.end_offset - 1)
@@ -185,7 +185,7 @@ class SharePartition:
         return _joined(acquired)
 
     def _archive(self, first: int, last: int) -> None:
-        """Archive what the log does not have."""
+        """Archive offsets that the log does not have."""
         if first <= last:
             self._extend(last)
             self._change(first, last, RecordEvent.MISSING, RecordState.AVAILABLE)
@@ -193,7 +193,7 @@ class SharePartition:
     def _acquire(
         self, member_id: str, first: int, last: int, room: int, limits: AcquireLimits
     ) -> Iterator[AcquiredRange]:
-        """Lock what is available in one batch. A strict limit cuts the batch."""
+        """Lock the available records of one batch. A strict limit cuts the batch."""
         if last >= self.end_offset:
             end = last
             if limits.is_strict:
@@ -224,7 +224,7 @@ class SharePartition:
     # --- acknowledging ----------------------------------------------------------------------------------
 
     def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange], lock_until_ms: int) -> None:
-        """Carry out a member's acknowledgements, all or none. `lock_until_ms` is for renewed locks.
+        """Apply a member's acknowledgements, all or none. `lock_until_ms` is for renewed locks.
 
         Offsets before the start are done already, and ignored. Raises KafkaError 121 if the member does not
         hold a record (any more), and 42 for offsets that were never given out.
@@ -247,7 +247,7 @@ class SharePartition:
                 raise KafkaError(Code.INVALID_RECORD_STATE, reason)
 
     def release(self, member_id: str) -> bool:
-        """Release what a member holds: it has left. Returns whether it held anything."""
+        """Release the records of a member that has left. Returns whether it held any."""
         held = [run for run in self._runs if run.state is RecordState.ACQUIRED and run.member_id == member_id]
         return self._release(held)
 
@@ -265,7 +265,7 @@ class SharePartition:
         return bool(held)
 
     def log_begins_at(self, offset: int) -> bool:
-        """The log's oldest records are gone: go on behind them. Returns whether anything changed."""
+        """Go on at `offset`: the log has no older records any more. Returns whether anything changed."""
         if self.start_offset == UNINITIALIZED or offset <= self.start_offset:
             return False
         self._extend(offset - 1)
@@ -280,7 +280,7 @@ class SharePartition:
     def _change(
         self, first: int, last: int, event: RecordEvent, only: RecordState, lock_until_ms: int = 0
     ) -> None:
-        """Move the records of a range that are in the state `only`."""
+        """Apply an event to the records of a range that are in the state `only`."""
         for run in self._within(first, last):
             if run.state is not only:
                 continue
@@ -296,27 +296,27 @@ class SharePartition:
                 self.dead.append(DeadLetters(run.first, run.last, run.delivery_count, happened))
 
     def _extend(self, last: int) -> None:
-        """Let records up to `last` be in flight."""
+        """Extend the records in flight up to `last`."""
         if last >= self.end_offset:
             self._runs.append(RecordRun(self.end_offset, last, RecordState.AVAILABLE))
             self.end_offset = last + 1
 
     def _within(self, first: int, last: int) -> list[RecordRun]:
-        """Return the runs of a range, cut at its ends."""
+        """Cut the runs at the ends of a range, and return those within it."""
         if first > last:
             return []
         begin = self._cut(first)
         return self._runs[begin : self._cut(last + 1)]
 
     def _overlapping(self, first: int, last: int) -> Iterator[RecordRun]:
-        """Yield the runs that have offsets of a range, without cutting any."""
+        """Yield the runs with offsets in a range, without cutting them."""
         at = max(bisect_right(self._runs, first, key=attrgetter("first")) - 1, 0)
         while at < len(self._runs) and self._runs[at].first <= last:
             yield self._runs[at]
             at += 1
 
     def _cut(self, offset: int) -> int:
-        """Let a run begin at `offset`, and return its index."""
+        """Cut so that a run begins at `offset`, and return its index."""
         at = bisect_right(self._runs, offset, key=attrgetter("first")) - 1
         if at < 0:
             return 0
@@ -330,7 +330,7 @@ class SharePartition:
         return at + 1
 
     def _tidy(self) -> None:
-        """Join neighbours that share everything, and let the start pass what is done."""
+        """Join runs that are alike, and move the start offset past records that are done."""
         joined: list[RecordRun] = []
         for run in self._runs:
             if joined and run.continues(joined[-1]):
@@ -349,7 +349,7 @@ class SharePartition:
 
 
 def _joined(ranges: Iterable[AcquiredRange]) -> list[AcquiredRange]:
-    """Join neighbours of the same delivery."""
+    """Join adjacent ranges with the same delivery count."""
     joined: list[AcquiredRange] = []
     for item in ranges:
         before = joined[-1] if joined else None

@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848), whose broker assigns.
+"""Consumer groups (KIP-848), in which the broker assigns partitions.
 
 Start reading at `member` (theory of operation), then `heartbeat` and `subscribing`.
 """

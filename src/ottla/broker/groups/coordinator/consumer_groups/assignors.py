@@ -1,10 +1,10 @@
 """The assignors of the broker: which member should have which partition.
 
-`range` gives each member a run of every topic's partitions; with equal topics, members have the same numbers
-of all. `uniform` gives all members equally many partitions and moves as few as that needs. Where members
-subscribe to different topics, `uniform` fills the least loaded first and then moves partitions from the most
-to the least loaded subscriber of each topic. Both give what Kafka's assignors of the same names give, up to
-the order of members, which in Kafka is that of a hash table and here that of their ids.
+`range` gives each member a run of every topic's partitions; with topics of the same size, a member gets the
+same partition numbers of each. `uniform` gives all members the same number of partitions and moves as few as
+possible. Where members subscribe to different topics, `uniform` fills the least loaded members first and then
+moves partitions from the most to the least loaded subscriber of each topic. The results are those of Kafka's
+assignors of the same names, except for the order of members: in Kafka that of a hash table, here by id.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AssignedMember:
 
 
 Assignor = Callable[[list[AssignedMember], Mapping[bytes, int]], Targets]
-"""Members and the partition count of every topic that exists → the partitions of each member."""
+"""Takes the members and the partition count of every topic; returns the partitions of each member."""
 
 
 def range_assignor(members: list[AssignedMember], partition_counts: Mapping[bytes, int]) -> Targets:
@@ -51,7 +51,7 @@ def range_assignor(members: list[AssignedMember], partition_counts: Mapping[byte
 
 
 def uniform_assignor(members: list[AssignedMember], partition_counts: Mapping[bytes, int]) -> Targets:
-    """Give all members equally many partitions, and move as few as that needs."""
+    """Give all members the same number of partitions, and move as few as possible."""
     ordered = sorted(members, key=lambda member: member.member_id)
     existing = frozenset(partition_counts)
     if len({member.topic_ids & existing for member in ordered}) <= 1:
@@ -62,7 +62,7 @@ def uniform_assignor(members: list[AssignedMember], partition_counts: Mapping[by
 def _uniform_over_same_topics(
     members: list[AssignedMember], partition_counts: Mapping[bytes, int]
 ) -> Targets:
-    """Members that have more partitions than others keep theirs first: then fewest move."""
+    """Let members with most partitions keep theirs first: then the fewest partitions move."""
     topics = members[0].topic_ids if members else frozenset()
     left = set(_partitions(tuple(item for item in partition_counts.items() if item[0] in topics)))
     quota, extra = divmod(len(left), max(len(members), 1))
@@ -84,7 +84,7 @@ def _uniform_over_same_topics(
 
 @lru_cache(maxsize=8)
 def _partitions(partition_counts: tuple[tuple[bytes, int], ...]) -> frozenset[TopicIdPartition]:
-    """All partitions of these topics; the same for member after member that joins a large group."""
+    """Return all partitions of these topics. Cached: in a large group many joins need the same set."""
     return frozenset((topic_id, number) for topic_id, count in partition_counts for number in range(count))
 
 
@@ -121,7 +121,7 @@ class _Balancer:
                 self._targets[least].add((topic_id, number))
                 heapreplace(loads, (load + 1, least))
         for _ in range(BALANCE_ROUNDS_MAX):
-            # Every topic has its turn in each round: a move for one may make a move for another possible.
+            # Each round goes over all topics: a move in one topic may make a move in another possible.
             if not sum(self._balance(topic_id) for topic_id in topics):
                 break
         return _frozen(self._targets)

@@ -1,9 +1,9 @@
 """Members of a consumer group that speak the classic protocol, as in a rolling upgrade (KIP-848).
 
-A join is answered at once: nobody has to wait for the others. The member's epoch is its generation. It gives
-partitions up between two joins, as cooperative members do, or joins without any, as eager ones; which it has
-given up it says in its subscription. A heartbeat sends it back to a join (REBALANCE_IN_PROGRESS) when its
-target has changed, or when the partitions that it waited for are free.
+A join is answered at once: no member has to wait for the others. The member's epoch is its generation.
+Cooperative members give partitions up between two joins, eager members join without any; the subscription
+in a join says which partitions the member still owns. A heartbeat makes a member join again
+(REBALANCE_IN_PROGRESS) when its target has changed, or when the partitions that it waited for are free.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def join(
 
 
 def check_join(group: ConsumerGroup, request: JoinGroupRequest, rules: GroupRules) -> None:
-    """Raise RequestRefused if a member cannot join the group with the protocols that it offers."""
+    """Raise RequestRefused if a member cannot join the group with its protocols."""
     limit = rules.config.consumer_member_count_max
     if request.member_id not in group.members and len(group.members) >= limit:
         raise RequestRefused(Code.GROUP_MAX_SIZE_REACHED, "The consumer group is full.")
@@ -106,7 +106,7 @@ def _joining_member(draft: GroupDraft, request: JoinGroupRequest) -> ConsumerMem
 def known(
     group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> tuple[ConsumerMember, ClassicMemberValue]:
-    """Return the classic member that sent a request, and what it joined with. Raises RequestRefused."""
+    """Return the classic member that sent a request, and its stored join. Raises RequestRefused."""
     member = group.members.get(member_id)
     if instance_id is not None:
         member = known_static(group.static_member(instance_id), member_id, instance_id)
@@ -143,7 +143,7 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, rules: GroupRules) -> 
 
 
 def assignment_bytes(member: ConsumerMember, metadata: bytes, topics: TopicsView) -> bytes:
-    """Return what a member has in the consumer protocol, in the version of its subscription."""
+    """Return a member's assignment, encoded in the version of its subscription."""
     named = sorted(
         TopicAndPartition(topic.name, number)
         for topic_id, number in member.assigned
@@ -156,7 +156,7 @@ def assignment_bytes(member: ConsumerMember, metadata: bytes, topics: TopicsView
 def must_rejoin(group: ConsumerGroup, request: HeartbeatRequest, rules: GroupRules) -> bool:
     """Whether the answer to a classic member's heartbeat is that it must join again. Raises RequestRefused.
 
-    It must, too, if its join can make the target assignment that the group lacks.
+    It must join again also if the group lacks a target assignment that the join can make.
     """
     member, _ = known(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)

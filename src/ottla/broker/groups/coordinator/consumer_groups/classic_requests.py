@@ -31,7 +31,7 @@ _BATCHED_LEAVE_SINCE = 3
 
 
 class ClassicRequests:
-    """`decide_again` has a request decided anew, by the kind that its group has then."""
+    """Decides these requests. `decide_again` decides a request by the kind that its group has by then."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ClassicRequests:
         return self._consumer.groups[request.group_id]
 
     def join(self, request: JoinGroupRequest, caller: Caller, step: CoordinatorStep) -> None:
-        """Decide a join. In a group that becomes classic by it, it is decided as a classic one."""
+        """Decide a join. If it makes the group classic, it is decided again as a join to a classic group."""
         group = self._group(request)
         error = joining.request_error(request, step)
         if error:
@@ -86,7 +86,7 @@ class ClassicRequests:
         self._consumer.store(group.group_id, draft.records, stored, step)
 
     def _replaces_last(self, group: ConsumerGroup, request: JoinGroupRequest, step: CoordinatorStep) -> bool:
-        """Whether a static member comes back with the classic protocol, and nobody else has the other one."""
+        """Whether a static member comes back with the classic protocol, and all others are classic too."""
         static = group.static_member(request.group_instance_id)
         if static is None or static.classic is not None or request.member_id:
             return False
@@ -145,22 +145,22 @@ class ClassicRequests:
         return must_rejoin
 
     def _expect_join(self, group: ConsumerGroup, member_id: str, step: CoordinatorStep) -> None:
-        """A member was told to join again: from the first time on it has its rebalance timeout for that."""
+        """Start the rebalance timeout of a member that must join again, if it does not run yet."""
         key = TimerKey(TimerKind.JOIN, member_id)
         if key not in group.deadlines:
             group.set_deadline(key, group.members[member_id].rebalance_timeout_ms, step)
 
     def leave(self, request: LeaveGroupRequest, caller: Caller, step: CoordinatorStep) -> None:
-        """Remove classic members; the answer says for each whether it was one."""
+        """Remove classic members; the answer has an error for each that is not one."""
         group = self._group(request)
         batched = caller.version >= _BATCHED_LEAVE_SINCE
         leaving = request.members if batched else [LeavingMember(member_id=request.member_id)]
-        found: list[str] = []
+        leaving_ids: list[str] = []
         results = []
         for item in leaving:
             code = Code.NONE
             try:
-                found.append(_leaving_id(group, item))
+                leaving_ids.append(_leaving_id(group, item))
             except RequestRefused as refused:
                 code = refused.code
             results.append(
@@ -177,14 +177,14 @@ class ClassicRequests:
             else:
                 step.reply(caller, LeaveGroupResponse(error_code=results[0].error_code))
 
-        if found:
-            self._consumer.remove(group, list(dict.fromkeys(found)), stored, step)
+        if leaving_ids:
+            self._consumer.remove(group, list(dict.fromkeys(leaving_ids)), stored, step)
         else:
             stored(step, Code.NONE)
 
 
 def _leaving_id(group: ConsumerGroup, leaving: LeavingMember) -> str:
-    """Return the id of a member that leaves; its instance may be all that is said. Raises RequestRefused."""
+    """Return the id of a leaving member, which may be named by its instance only. Raises RequestRefused."""
     if leaving.group_instance_id is not None and not leaving.member_id:
         static = group.static_member(leaving.group_instance_id)
         if static is None or static.classic is None:

@@ -1,7 +1,7 @@
-"""All consumer groups of a coordinator: who decides what, when it is stored, and what happens then.
+"""All consumer groups of a coordinator: their decisions, when they are stored, and what follows.
 
 Decisions of one group are made one after the other: while records of a group are on their way into the log,
-its requests and timers wait (`GroupTurns`). That is the rest of a turn of the loop.
+its requests and timers wait (`GroupTurns`), no longer than the rest of a turn of the loop.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from ottla.wire.declared_class import replaced
 
 
 class ClassicGroups(Protocol):
-    """What consumer groups need of the classic groups."""
+    """What consumer groups need to know about classic groups."""
 
     def classic_group(self, group_id: str) -> CoordinatedGroup | None:
         """Return a classic group, or None."""
 
     def upgraded(self, group_id: str, step: CoordinatorStep) -> None:
-        """A classic group is a consumer group now: forget it, and have waiting members join again."""
+        """Forget a classic group that is a consumer group now, and let waiting members join again."""
 
     def downgraded(self, group_id: str, step: CoordinatorStep) -> None:
-        """A consumer group is a classic group now: its members have to join again."""
+        """Let the members of a consumer group that is classic now join again."""
 
 
 class ConsumerGroups:
@@ -65,7 +65,7 @@ class ConsumerGroups:
         self._classic = classic
 
     def rules(self, group_id: str, step: CoordinatorStep) -> GroupRules:
-        """Return what decisions about a group depend on, now."""
+        """Return the settings and topics of a group at the time of the step."""
         own = self._overrides(group_id)
         session_ms = own.get("consumer.session.timeout.ms", step.config.consumer_session_timeout_ms)
         interval_ms = own.get("consumer.heartbeat.interval.ms", step.config.consumer_heartbeat_interval_ms)
@@ -77,11 +77,11 @@ class ConsumerGroups:
     # --- replay
 
     def replay(self, record: Record) -> bool:
-        """Take in one record; return whether it is one of a consumer group. Raises RemoteProtocolError."""
-        found = records.read(record)
-        if found is None:
+        """Apply one record; return whether it is one of a consumer group. Raises RemoteProtocolError."""
+        entry = records.read(record)
+        if entry is None:
             return False
-        kind, group_id, part, stored = found
+        kind, group_id, part, stored = entry
         if kind == records.GROUP and stored is None:
             self.groups.pop(group_id, None)
         elif stored is not None or group_id in self.groups:
@@ -89,7 +89,7 @@ class ConsumerGroups:
         return True
 
     def start_sessions(self, group_id: str, step: CoordinatorStep) -> None:
-        """A group was loaded: the sessions of its members begin now."""
+        """Start the sessions of all members of a group that was loaded."""
         group = self.groups[group_id]
         for member_id in group.members:
             self.settle(group, member_id, step)
@@ -99,7 +99,7 @@ class ConsumerGroups:
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, step: CoordinatorStep
     ) -> None:
-        """Decide a heartbeat, and answer it when what it changes is stored."""
+        """Decide a heartbeat, and answer it when its changes are stored."""
         try:
             heartbeats.check(request, caller.version)
             if request.member_epoch < JOINING_EPOCH:
@@ -141,7 +141,7 @@ class ConsumerGroups:
         return migration.upgraded(classic, rules), True
 
     def _leave(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, step: CoordinatorStep) -> None:
-        """A member leaves for good, or a static one for a while. Raises RequestRefused."""
+        """Remove a member, or note that a static member will be back. Raises RequestRefused."""
         group = self.groups.get(request.group_id)
         if group is None:
             raise RequestRefused(Code.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
@@ -158,7 +158,7 @@ class ConsumerGroups:
         else:
             self.remove(group, [member.member_id], stored, step)
 
-    # --- members that go
+    # --- members leave
 
     def remove(
         self, group: ConsumerGroup, member_ids: list[str], then: Continuation, step: CoordinatorStep
@@ -192,14 +192,14 @@ class ConsumerGroups:
         self.store(group_id, written, changed, step)
 
     def on_timer(self, timer: Timer, step: CoordinatorStep) -> None:
-        """A deadline may have passed: whichever it was, its member is removed."""
+        """Remove the member of a deadline that has passed."""
         group = self.groups.get(timer.group_id)
         if group is None or not group.due(timer, step) or timer.key.member_id not in group.members:
             return
         self.remove(group, [timer.key.member_id], lambda _step, _error: None, step)
 
     def settle(self, group: ConsumerGroup, member_id: str, step: CoordinatorStep) -> None:
-        """Start a member's session again; while it has to give partitions up, its time for that runs."""
+        """Start a member's session again, and its rebalance timeout if it has to give partitions up."""
         member = group.members.get(member_id)
         if member is None:
             return
@@ -215,7 +215,7 @@ class ConsumerGroups:
             group.set_deadline(key, member.rebalance_timeout_ms, step)
 
     def store(self, group_id: str, written: list[Record], then: Continuation, step: CoordinatorStep) -> None:
-        """Store records of a group, and continue; until then its requests wait."""
+        """Store records of a group, then call `then`; requests of the group wait until then."""
         if not written:
             then(step, Code.NONE)
             return

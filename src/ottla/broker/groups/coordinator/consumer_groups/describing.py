@@ -20,7 +20,7 @@ _CLASSIC, _CONSUMER = 0, 1
 
 
 def described(group: ConsumerGroup, default_assignor: str, topics: TopicsView) -> DescribedConsumerGroup:
-    """Return what tools see of a group."""
+    """Return the description of a group for tools."""
     return DescribedConsumerGroup(
         group_id=group.group_id,
         group_state=group.state,

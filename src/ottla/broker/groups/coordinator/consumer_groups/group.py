@@ -1,6 +1,6 @@
 """One consumer group: its epochs, members and assignments.
 
-All of it changes only by the replay of records, except for deadlines and what was computed from topics. A
+A group changes only by the replay of records, except for deadlines and values computed from topics. A
 decision is made on a copy (`draft`): it writes records, which change the copy at once and the group itself
 when they are in the log.
 """
@@ -30,8 +30,7 @@ class ConsumerGroup(TimedGroup):
 
     `targets` are the target assignments by member, made at `assignment_ms`; `resolved` the topics by regular
     expression. `seen_topics` is the version of the topics that the group's epoch takes into account; None
-    after a load. `unconfirmed` has when members were given an assignment about which they have said nothing
-    yet.
+    after a load. `unconfirmed` has the time at which a member got an assignment that it has not confirmed.
     """
 
     epoch: int = 0
@@ -57,7 +56,7 @@ class ConsumerGroup(TimedGroup):
 
     @property
     def metadata_bytes(self) -> int:
-        """Bytes that members have brought: names, expressions, and the metadata of classic members."""
+        """Bytes of metadata that members have sent: names, expressions, and protocols of classic members."""
         return sum(map(_member_bytes, self.members.values()))
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
@@ -90,7 +89,7 @@ class ConsumerGroup(TimedGroup):
         return [topic for name in sorted(names) if (topic := view.by_name(name)) is not None]
 
     def taken(self, wanted: Set[TopicIdPartition], member_id: str) -> set[TopicIdPartition]:
-        """Return which of these partitions other members have, or have not given up yet."""
+        """Return those of the wanted partitions that other members have, or have not given up yet."""
         others = [item for item in self.members.values() if item.member_id != member_id] if wanted else ()
         return {
             partition
@@ -107,7 +106,7 @@ class ConsumerGroup(TimedGroup):
     # --- replay
 
     def apply(self, kind: int, part: str, stored: Value | None) -> None:
-        """Take in one record. Raises RemoteProtocolError if it is damaged; then nothing has changed."""
+        """Apply one record. Raises RemoteProtocolError if it is damaged; then nothing has changed."""
         match kind, stored:
             case records.GROUP, records.GroupEpochValue():
                 self.epoch, self.metadata_hash = stored.epoch, stored.metadata_hash
@@ -155,23 +154,23 @@ class ConsumerGroup(TimedGroup):
 
 
 class GroupDraft:
-    """A copy of a group, and the records that make the group like it."""
+    """A copy of a group to decide on, and the records that make the same changes to the group."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self.group = group
         self.records: list[Record] = []
 
     def write(self, kind: int, part: str, stored: Value | None) -> None:
-        """Add a record, and change the copy by it."""
+        """Add a record, and apply it to the copy."""
         self.records.append(records.record(kind, self.group.group_id, part, stored))
         self.group.apply(kind, part, stored)
 
     def put_member(self, member: ConsumerMember) -> None:
-        """Store what a member wants and who it is."""
+        """Store the subscription and identity of a member."""
         self.write(records.MEMBER, member.member_id, member.metadata_value())
 
     def put_current(self, member: ConsumerMember) -> None:
-        """Store what a member has."""
+        """Store the current assignment of a member."""
         self.write(records.CURRENT, member.member_id, member.current_value())
 
     def put_epoch(self, epoch: int, metadata_hash: int) -> None:
@@ -179,7 +178,7 @@ class GroupDraft:
         self.write(records.GROUP, "", records.GroupEpochValue(epoch=epoch, metadata_hash=metadata_hash))
 
     def put_targets(self, targets: dict[str, frozenset[TopicIdPartition]], epoch: int, now_ms: int) -> None:
-        """Store a target assignment: those parts of it that have changed."""
+        """Store the parts of a target assignment that have changed."""
         for member_id, partitions in targets.items():
             if self.group.targets.get(member_id) != partitions:
                 self.write(records.TARGET_MEMBER, member_id, records.target_value(partitions))
@@ -187,7 +186,7 @@ class GroupDraft:
         self.write(records.TARGET, "", stored)
 
     def remove_member(self, member_id: str) -> None:
-        """Delete everything of a member."""
+        """Delete all records of a member."""
         for kind in (records.CURRENT, records.TARGET_MEMBER, records.MEMBER):
             self.write(kind, member_id, None)
 
@@ -198,7 +197,7 @@ class GroupDraft:
             self.write(records.REGEX, pattern, None)
 
     def remove_group(self) -> None:
-        """Delete everything of the group."""
+        """Delete all records of the group."""
         members = list(self.group.members)
         self._remove(records.CURRENT, members)
         self._remove(records.TARGET_MEMBER, members)
@@ -207,7 +206,7 @@ class GroupDraft:
         self._remove(records.REGEX, list(self.group.resolved))
         if self.group.has_partition_metadata:
             self.write(records.PARTITIONS, "", None)
-        # Last: whoever reads the log knows by it that the group is gone.
+        # Last: a reader of the log knows by this record that the group is gone.
         self.records.append(records.record(records.GROUP, self.group.group_id, "", None))
 
     def _remove(self, kind: int, parts: Iterable[str]) -> None:

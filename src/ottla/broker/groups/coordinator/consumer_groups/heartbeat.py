@@ -1,22 +1,23 @@
-"""ConsumerGroupHeartbeat: a member joins, says that it lives and what it has, or leaves.
+"""ConsumerGroupHeartbeat: a member joins, stays and reports its partitions, or leaves.
 
-The member's epoch says which: 0 joins, -1 leaves, -2 is a static member that will be back, and any other
-must be the member's own. One that is too old or too new is fenced (FENCED_MEMBER_EPOCH): the member gives up
-all that it has and joins again. Only the last epoch is accepted once more, for the answer that told the new
-one may be lost. A member gets a new epoch only when it has nothing to give up, so what it had in the last one
-is still its own, and it need not say what that is. Kafka fences it if it does not say.
+The epoch in the request says which: 0 joins, -1 leaves, -2 is a static member that will be back. Any other
+epoch must be the present one of the member; a member with an older or newer epoch is fenced
+(FENCED_MEMBER_EPOCH): it gives up all its partitions and joins again. Only the previous epoch is still
+accepted, since the answer with the new epoch may be lost. A member gets a new epoch only when it has nothing
+to give up, so it still owns what it had in the previous epoch and need not list it. Kafka fences a member
+that does not list it.
 
-A member that was given an assignment gets the next one when it has said what it owns. Otherwise it may be
-given a partition and lose it again while its application is busy; librdkafka sees no change then and says
-nothing, and the group would wait for it until the rebalance timeout. Kafka does not wait, and hangs so.
-Until then every answer has the assignment once more: librdkafka drops an answer that takes longer than a
-heartbeat interval, and does not say that it missed one. In Kafka the group waits for such a member until the
-rebalance timeout, which is five minutes.
+A member gets its next assignment only after it has confirmed the last one by reporting what it owns.
+Otherwise it may get a partition and lose it again while its application is busy: librdkafka sees no change
+then and reports nothing, and the group would wait for it until the rebalance timeout, as it does with Kafka.
+Until the confirmation every answer repeats the assignment: librdkafka drops an answer that takes longer than
+a heartbeat interval, and does not report that it missed one. In Kafka the group waits for such a member until
+the rebalance timeout, which is five minutes.
 
-Each answer says when the next heartbeat is due. A member that waits for partitions of others, or for the
-topics of its expression, is called sooner, and so is everyone for when the group may get its next target
-assignment: where one has joined, others do. Kafka's members wait for a whole interval. Each member has a
-place of its own in a stretch of time, so that a large group does not send all its heartbeats at once.
+Each answer says when the next heartbeat is due. It is due sooner for a member that waits for partitions of
+others or for the topics of its expression, and for all members when the group may get its next target
+assignment: members often join together. Kafka's members wait for a whole interval. Each member has its own
+time slot, so that a large group does not send all its heartbeats at once.
 """
 
 from __future__ import annotations
@@ -55,17 +56,17 @@ from ottla.wire.api.consumer_group_heartbeat import (
 )
 
 WAITING_BEATS, WAITING_MS_MIN = 5, 100
-"""A member that waits sends so many heartbeats in an interval, but none sooner than after so many ms."""
+"""A waiting member sends this many heartbeats in an interval, with at least this many ms between two."""
 APART_MS = 1
-"""How far apart the heartbeats of two members are, as long as half an interval has room for all."""
+"""The time between the heartbeats of two members, if all of them fit into half an interval."""
 PATIENCE_MS = 30_000
-"""How long a member may say nothing about an assignment before it is given the next one all the same."""
+"""How long a member may leave an assignment unconfirmed before it gets the next one all the same."""
 _OWN_ID_SINCE = 1
 _NO_TIMEOUT = -1
 
 
 def check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
-    """Raise RequestRefused if a request is wrong, whatever the group is."""
+    """Raise RequestRefused if a request is wrong in itself, whatever the state of the group."""
     for name, text in (
         ("GroupId", request.group_id),
         ("InstanceId", request.instance_id),
@@ -129,7 +130,7 @@ def heartbeat(
 
 
 def _has_waited(group: ConsumerGroup, member: ConsumerMember, rules: GroupRules) -> bool:
-    """Whether a member that says nothing of its partitions may get another assignment."""
+    """Whether a member that has not confirmed its assignment may get another one."""
     given_ms = group.unconfirmed.get(member.member_id)
     return given_ms is None or rules.now_ms - given_ms >= PATIENCE_MS
 
@@ -138,9 +139,9 @@ def _interval_ms(group: ConsumerGroup, member: ConsumerMember, rules: GroupRules
     """Return the time until the next heartbeat of a member."""
     interval_ms = rules.heartbeat_interval_ms
     stretch_ms = _stretch_ms(len(group.members), interval_ms)
-    place_ms = crc32(member.member_id.encode()) % stretch_ms
+    slot_ms = crc32(member.member_id.encode()) % stretch_ms
     called_ms = assignment_wait_ms(group, rules)
-    wait_ms = called_ms + place_ms if called_ms else interval_ms - (rules.now_ms - place_ms) % stretch_ms
+    wait_ms = called_ms + slot_ms if called_ms else interval_ms - (rules.now_ms - slot_ms) % stretch_ms
     has_to_resolve = bool(member.regex) and member.regex not in group.resolved
     if has_to_resolve or member.state is ReconcilingState.UNRELEASED_PARTITIONS:
         wait_ms = min(wait_ms, interval_ms // WAITING_BEATS)
@@ -148,13 +149,13 @@ def _interval_ms(group: ConsumerGroup, member: ConsumerMember, rules: GroupRules
 
 
 def _stretch_ms(members: int, interval_ms: int) -> int:
-    """Return in what time every member has a place for its heartbeat: some part of the interval."""
+    """Return the part of the interval in which the time slots of all members lie."""
     wanted_ms = max(min((members - 1) * APART_MS, interval_ms // 2), 1)
     return interval_ms // (interval_ms // wanted_ms)
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether a member says all that it can say, as it does when it joins and after every error."""
+    """Whether a request has all fields, as when a member joins and after every error."""
     if request.member_epoch == JOINING_EPOCH:
         return True
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
@@ -172,7 +173,7 @@ def _owned(rows: Iterable[HeartbeatTopicPartitions] | None) -> frozenset[TopicId
 def _updated(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
 ) -> ConsumerMember:
-    """Return the member with what a request says of it; what it leaves out stays."""
+    """Return the member with the fields that a request sets; the others stay as they are."""
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
     is_timed = request.rebalance_timeout_ms != _NO_TIMEOUT
     return replace(
@@ -226,14 +227,14 @@ def known_static(static: ConsumerMember | None, member_id: str, instance_id: str
 
 
 def unknown(member_id: str, group_id: str) -> RequestRefused:
-    """Return the refusal of a member that is not in the group."""
+    """Return the error for a member that is not in the group."""
     return RequestRefused(Code.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
 
 
 def _returned(draft: GroupDraft, static: ConsumerMember, member_id: str) -> ConsumerMember:
-    """Return the member that a static instance comes back as: it gets what its former self had.
+    """Return the new member of a static instance that comes back, with the assignment of the former member.
 
-    Raises RequestRefused if that has not left, unless it spoke the classic protocol, in which nobody says so.
+    Raises RequestRefused if the former member has not left, unless it is a classic one, which never says so.
     """
     if static.member_id == member_id:
         return static
@@ -248,7 +249,7 @@ def _returned(draft: GroupDraft, static: ConsumerMember, member_id: str) -> Cons
 
 
 def replace_member(draft: GroupDraft, former: ConsumerMember, member_id: str) -> ConsumerMember:
-    """Give all that a static member has to its new self, and return that."""
+    """Give the state of a static member to its new member id, and return the new member."""
     target = draft.group.target(former.member_id)
     member = replace(former, member_id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
     draft.remove_member(former.member_id)
@@ -259,7 +260,7 @@ def replace_member(draft: GroupDraft, former: ConsumerMember, member_id: str) ->
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Set[TopicIdPartition] | None) -> None:
-    """Raise RequestRefused if a member is not in its epoch; it may always join again."""
+    """Raise RequestRefused unless the epoch is 0 (a join), the member's present one, or its previous one."""
     if epoch in (JOINING_EPOCH, member.epoch):
         return
     is_repeat = epoch == member.previous_epoch and (owned is None or owned <= member.assigned.keys())
@@ -284,7 +285,7 @@ def leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest)
 
 
 def pause(draft: GroupDraft, member: ConsumerMember) -> None:
-    """A static member leaves and will be back: it keeps what it has until its session ends."""
+    """Note that a static member will be back: it keeps its partitions until its session ends."""
     draft.put_current(replace(member, epoch=STATIC_LEAVING_EPOCH, revoking={}))
 
 

@@ -1,9 +1,9 @@
-"""A member of a consumer group, and the state in which its assignment is.
+"""A member of a consumer group, and the state of its assignment.
 
 Theory of operation. The group has a *target assignment*, made for a group epoch. Each member moves to it in
-its own time, told by the answers to its heartbeats:
+its own time, directed by the answers to its heartbeats:
 
-    UNREVOKED     it must give partitions up first; until it says that it has, it keeps its epoch
+    UNREVOKED     it must give partitions up first; until it reports that, it keeps its epoch
     UNRELEASED    it is in the target's epoch, but others still have some of its partitions
     STABLE        it is in the target's epoch and has all that the target gives it
 
@@ -30,11 +30,11 @@ from ottla.wire.transitions import advance
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 STATIC_LEAVING_EPOCH = -2
-"""A static member is away and will be back within its session: its partitions stay its own."""
+"""The epoch of a static member that is away and keeps its partitions until its session ends."""
 
 
 class ReconcilingState(StrEnum):
-    """Where a member is on its way to the target assignment. Its number in records is its place here."""
+    """Where a member is on its way to the target assignment. Records store the index of the state here."""
 
     STABLE = "stable"
     UNREVOKED_PARTITIONS = "unrevoked partitions"
@@ -45,7 +45,7 @@ _STATES = tuple(ReconcilingState)
 
 
 class ReconcilingEvent(StrEnum):
-    """What a comparison of a member with its target has shown."""
+    """The result of comparing a member with its target."""
 
     MUST_REVOKE = "has partitions to give up"
     MUST_WAIT = "others have its partitions"
@@ -66,7 +66,7 @@ TRANSITIONS: Mapping[ReconcilingState, Mapping[ReconcilingEvent, ReconcilingStat
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """A member as it is stored: a change makes a new one.
+    """A member as it is stored. Immutable: a change makes a new object.
 
     `assigned` and `revoking` have the epoch in which the member got each partition. `classic` is set if the
     member speaks the classic protocol.
@@ -112,7 +112,7 @@ class ConsumerMember:
     # --- as it is stored
 
     def metadata_value(self) -> MemberMetadataValue:
-        """Return what the member wants and who it is."""
+        """Return the subscription and identity of the member, as they are stored."""
         return MemberMetadataValue(
             instance_id=self.instance_id,
             rack_id=self.rack_id,
@@ -141,7 +141,7 @@ class ConsumerMember:
         )
 
     def current_value(self) -> CurrentAssignmentValue:
-        """Return what the member has."""
+        """Return the current assignment of the member, as it is stored."""
         return CurrentAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
@@ -153,7 +153,7 @@ class ConsumerMember:
     def with_current(self, stored: CurrentAssignmentValue) -> ConsumerMember:
         """Return the member with what was stored by `current_value`. Raises RemoteProtocolError.
 
-        A state that is not known here makes the member compare itself with its target again.
+        With an unknown state, the member is compared with its target again.
         """
         is_known = 0 <= stored.state < len(_STATES)
         return replace(

@@ -3,7 +3,7 @@
 The first member that speaks the consumer protocol makes a classic group a consumer group, and the last one
 that leaves makes it classic again. The members that stay keep their ids, their partitions and, as their
 epoch, their generation; `group.consumer.migration.policy` says which way is allowed. One append deletes
-the old kind and stores the new one, so that a crash leaves one of both.
+the old kind and stores the new one, so that a crash leaves exactly one of them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _upgraded_member(
 ) -> ConsumerMember:
     """Return a classic member as a member of a consumer group. Raises RemoteProtocolError.
 
-    A member that has not learned of a generation yet has no metadata in its protocol: its first one counts.
+    A member without a generation has no metadata for the group's protocol: its first protocol is used.
     """
     metadata = member.protocols.get(classic.protocol_name or "") or next(iter(member.protocols.values()))
     subscription = decode_subscription(metadata)
@@ -97,7 +97,7 @@ def _upgraded_member(
 
 
 def may_downgrade(group: ConsumerGroup, without: str, rules: GroupRules) -> bool:
-    """Whether a group can become classic when one member has gone."""
+    """Whether a group can become classic when the member `without` has left."""
     others = [member for member in group.members.values() if member.member_id != without]
     all_classic = bool(others) and all(member.classic is not None for member in others)
     is_allowed = rules.config.migration_policy in _DOWNGRADES
@@ -105,10 +105,10 @@ def may_downgrade(group: ConsumerGroup, without: str, rules: GroupRules) -> bool
 
 
 def downgraded(group: ConsumerGroup, without: str, rules: GroupRules) -> list[Record]:
-    """Return the records that make a group classic, with its members but one.
+    """Return the records that make a group classic, with all members except `without`.
 
-    It has no leader: a coordinator that loads it knows by that that the members have to join again, for
-    nobody has what the one that went had.
+    The classic group has no leader. So a coordinator that loads it knows that the members have to join again:
+    no member has the partitions of the member that left.
     """
     draft = group.draft()
     draft.remove_group()
@@ -126,7 +126,7 @@ def downgraded(group: ConsumerGroup, without: str, rules: GroupRules) -> list[Re
 
 
 def _common_protocol(members: list[ConsumerMember]) -> str:
-    """Return the protocol that most classic members prefer; all of them know one in common."""
+    """Return the protocol that most classic members prefer, among those that all of them support."""
     offers = [[item.name for item in member.classic.protocols] for member in members if member.classic]
     common = set.intersection(*map(set, offers))
     return Counter(next(name for name in names if name in common) for names in offers).most_common(1)[0][0]

@@ -1,8 +1,8 @@
-"""Who may commit, fetch and delete offsets of a consumer group.
+"""Which commits, fetches and deletes of offsets a consumer group accepts.
 
-A member names its epoch. An older one is accepted for partitions that the member has had since then
-(KIP-1251): its commit may have been on the way when its epoch changed. For others the partition may be
-another member's by now: STALE_MEMBER_EPOCH, and ILLEGAL_GENERATION for members that speak the classic
+A member names its epoch. An older epoch is accepted for partitions that the member has had since then
+(KIP-1251): its commit may have been on the way when its epoch changed. Any other partition may belong to
+another member by now: STALE_MEMBER_EPOCH, and ILLEGAL_GENERATION for members that speak the classic
 protocol.
 """
 

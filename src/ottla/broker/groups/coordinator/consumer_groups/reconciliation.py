@@ -27,7 +27,7 @@ def reconciled(
         target_epoch: the epoch of the target assignment.
         taken: the partitions of its target that it lacks and that other members have, or have not given up
             yet.
-        owned: what the member says it has; None if it did not say.
+        owned: the partitions that the member reports; None if the request does not list them.
     """
     if member.state is ReconcilingState.UNREVOKED_PARTITIONS and _still_owns(owned, member.revoking.keys()):
         return member

@@ -3,11 +3,11 @@
 A key begins with the number of its kind, a value with its version, which is 0 for all:
 
     3   group             its epoch, and a hash of the topics that it subscribes to
-    4   group             partitions of its topics; Kafka 4.0 wrote it, nobody reads it any more
-    5   group, member     what a member wants and who it is
+    4   group             partitions of its topics; written by Kafka 4.0, not read any more
+    5   group, member     subscription and identity of a member
     6   group             the epoch of the target assignment
     7   group, member     the target assignment of a member
-    8   group, member     what a member has, and must give up
+    8   group, member     partitions that a member has, and must give up
     16  group, pattern    the topics that match a regular expression
 
 A null value is a tombstone. Partitions are sorted, so that the same state gives the same bytes.
@@ -39,7 +39,7 @@ class GroupOnlyKey:
 
 @value
 class GroupPartKey:
-    """The key of something in a group: `part` is a member's id or a regular expression."""
+    """The key of a part of a group: `part` is a member's id or a regular expression."""
 
     group: str = field(string)
     part: str = field(string)
@@ -59,7 +59,7 @@ class ClassicProtocolValue:
 
 @value
 class ClassicMemberValue:
-    """What a member that speaks the classic protocol joined with."""
+    """The join of a member that speaks the classic protocol."""
 
     session_timeout_ms: int = field(int32)
     protocols: list[ClassicProtocolValue] = field(array(ClassicProtocolValue))
@@ -165,7 +165,7 @@ def read(source: Record) -> tuple[int, str, str, Value | None] | None:
     value_type = _VALUE_TYPES.get(kind)
     if source.value is None:
         return kind, group_id, part, None
-    # Nobody needs the content of kind 4, but its record has to be deleted with the group.
+    # The content of kind 4 is not needed, but its record has to be deleted with the group.
     stored = GroupEpochValue() if value_type is None else _VALUES.decode(value_type, source.value, 0)
     return kind, group_id, part, stored
 
@@ -179,7 +179,7 @@ def target_value(partitions: Iterable[TopicIdPartition]) -> TargetMemberValue:
 
 
 def target_partitions(stored: TargetMemberValue) -> frozenset[TopicIdPartition]:
-    """Undo `target_value`."""
+    """Return the partitions of a stored target assignment; the inverse of `target_value`."""
     return frozenset((row.topic_id, number) for row in stored.topic_partitions for number in row.partitions)
 
 
@@ -196,11 +196,13 @@ def current_partitions(epochs: Mapping[TopicIdPartition, int]) -> list[CurrentPa
 
 
 def epochs_of(rows: Iterable[CurrentPartitions], member_epoch: int) -> dict[TopicIdPartition, int]:
-    """Undo `current_partitions`. Before Kafka 4.3 no epochs were stored: the member's own is taken.
+    """Return partitions and their epochs; the inverse of `current_partitions`.
+
+    Before Kafka 4.3 no epochs were stored: then `member_epoch` is used for all.
 
     Raises RemoteProtocolError if there are not as many epochs as partitions.
     """
-    found: dict[TopicIdPartition, int] = {}
+    epochs_by_partition: dict[TopicIdPartition, int] = {}
     for row in rows:
         epochs = row.assignment_epochs
         if epochs is None:
@@ -208,8 +210,8 @@ def epochs_of(rows: Iterable[CurrentPartitions], member_epoch: int) -> dict[Topi
         if len(epochs) != len(row.partitions):
             text = f"{len(epochs)} assignment epochs of {len(row.partitions)} partitions"
             raise RemoteProtocolError(f"CurrentAssignmentValue in __consumer_offsets: {text}")
-        found |= zip(((row.topic_id, number) for number in row.partitions), epochs, strict=True)
-    return found
+        epochs_by_partition |= zip(((row.topic_id, number) for number in row.partitions), epochs, strict=True)
+    return epochs_by_partition
 
 
 def _grouped(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:

@@ -1,4 +1,4 @@
-"""What decisions about a consumer group depend on, besides the group: settings, topics, the time."""
+"""What decisions about a consumer group depend on besides the group itself: settings, topics, the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a changed member changes in its group: the group's epoch, the target assignment, the member's own.
+"""The effects of a changed member on its group: a new epoch, target assignment, and member's assignment.
 
 All three happen in the decision of the request that brought the change; the other members learn of it with
 their next heartbeats. Two things come later, as in Kafka:
@@ -31,9 +31,9 @@ from ottla.model.error_codes import Code
 
 
 def subscribe(draft: GroupDraft, member: ConsumerMember, rules: GroupRules) -> None:
-    """Store what a member wants, and give the group a new epoch and target assignment if that changes them.
+    """Store a member's subscription. If it or the topics have changed, the group gets a new epoch and target.
 
-    Raises RequestRefused if its regular expression is none.
+    Raises RequestRefused if its regular expression is invalid.
     """
     before = draft.group.members.get(member.member_id)
     if before is None or before.metadata_value() != member.metadata_value():
@@ -53,9 +53,9 @@ def assignment_wait_ms(group: ConsumerGroup, rules: GroupRules) -> int:
 
 
 def refresh(draft: GroupDraft, rules: GroupRules, *, must_bump: bool, later: str | None = None) -> None:
-    """Look at the topics again, if there is a reason to: a changed member, or topics that have changed.
+    """Look up the topics again if members or topics have changed.
 
-    The topics of the expression `later` are left to the next heartbeat of any member.
+    The topics of the expression `later` are looked up with the next heartbeat of any member.
     """
     group = draft.group
     if not must_bump and group.seen_topics == rules.topics.version:
@@ -73,13 +73,13 @@ def resolve(draft: GroupDraft, rules: GroupRules, later: str | None) -> None:
     draft.remove_unused_regexes()
     for pattern in sorted({member.regex for member in group.members.values()} - {""}):
         try:
-            found = matching(pattern, () if pattern == later else rules.topics.names())
+            topic_names = matching(pattern, () if pattern == later else rules.topics.names())
         except RegexError as error:
             text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."
             raise RequestRefused(Code.INVALID_REGULAR_EXPRESSION, text) from error
-        if pattern != later and group.resolved.get(pattern) != found:
+        if pattern != later and group.resolved.get(pattern) != topic_names:
             stored = records.RegexValue(
-                topics=sorted(found), version=rules.topics.version, timestamp=rules.now_ms
+                topics=sorted(topic_names), version=rules.topics.version, timestamp=rules.now_ms
             )
             draft.write(records.REGEX, pattern, stored)
 
@@ -123,5 +123,5 @@ def reconcile(
 
 
 def _topic_ids(group: ConsumerGroup, member: ConsumerMember, topics: TopicsView) -> frozenset[bytes]:
-    found = [topics.by_name(name) for name in group.topics_of(member)]
-    return frozenset(topic.topic_id for topic in found if topic is not None)
+    subscribed = [topics.by_name(name) for name in group.topics_of(member)]
+    return frozenset(topic.topic_id for topic in subscribed if topic is not None)

@@ -27,7 +27,7 @@ class TopicFacts:
 
 
 class TopicsView(Protocol):
-    """The topics of the cluster. `version` changes whenever a topic comes, goes or grows."""
+    """The topics of the cluster. `version` changes with every topic that is created, deleted or grows."""
 
     @property
     def version(self) -> int:
@@ -44,29 +44,29 @@ class TopicsView(Protocol):
 
 
 def matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
-    """Return the names that an expression of RE2's matches as a whole. Raises RegexError.
+    """Return the names that an expression (syntax of RE2) matches as a whole. Raises RegexError.
 
     RE2 needs time in proportion to a name's length, whatever the expression is.
     """
-    import pyarrow as pa  # here, since they take 50 ms to load, and few groups have a pattern
+    import pyarrow as pa  # here: takes 50 ms to load, and few groups have a pattern
     import pyarrow.compute as pc
 
     if len(pattern) > REGEX_LENGTH_MAX:
         raise RegexError(f"it has {len(pattern)} characters; at most {REGEX_LENGTH_MAX} are served")
     all_names = pa.array(sorted(names), pa.string())
     try:
-        # Compiled alone first: "a)(?:b" would be an expression only within brackets.
+        # Compiled alone first: "a)(?:b" is invalid, but would be valid within the brackets below.
         pc.match_substring_regex(pa.array([""], pa.string()), pattern=pattern)
-        found = pc.match_substring_regex(all_names, pattern=rf"\A(?:{pattern})\z")
+        is_match = pc.match_substring_regex(all_names, pattern=rf"\A(?:{pattern})\z")
     except pa.ArrowInvalid as error:
         raise RegexError(str(error)) from error
-    return frozenset(all_names.filter(found).to_pylist())
+    return frozenset(all_names.filter(is_match).to_pylist())
 
 
 def metadata_hash(topics: Iterable[TopicFacts]) -> int:
-    """Return a number that differs if a topic came, went, was made anew or grew; 0 without topics.
+    """Return a hash that changes if a topic is created, deleted, recreated or grows; 0 without topics.
 
-    Only compared with numbers of this function: Kafka computes others, and then rebalances once.
+    Only compared with hashes of this function: Kafka computes others, and then rebalances once.
     """
     rows = sorted(f"{topic.name}\0{topic.topic_id.hex()}\0{topic.partition_count}" for topic in topics)
     if not rows:

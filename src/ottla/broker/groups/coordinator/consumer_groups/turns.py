@@ -1,4 +1,4 @@
-"""Decisions of one group are made one after the other, also if one has to wait for the log."""
+"""Decisions of one group are made one after the other, even if a decision has to wait for the log."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Work = Callable[[CoordinatorStep], None]
 
 
 class GroupTurns:
-    """The groups whose records are on their way into the log, and what waits for them."""
+    """The groups whose records are on their way into the log, and the work that waits for them."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[Work]] = {}
 
     def begin(self, group_id: str) -> None:
-        """Records of a group are on their way: everything else about it waits."""
+        """Note that records of a group are on their way into the log: other work on the group waits."""
         self._waiting[group_id] = []
 
     def end(self, group_id: str, step: CoordinatorStep) -> None:
-        """They are stored, or not: go on, until the next records are on their way."""
+        """Do the waiting work, after records were stored or failed, until new records are on their way."""
         waiting = self._waiting.pop(group_id, [])
         for index, work in enumerate(waiting):
             if group_id in self._waiting:
@@ -33,7 +33,7 @@ class GroupTurns:
         return group_id in self._waiting
 
     def run(self, group_id: str, work: Work, step: CoordinatorStep) -> None:
-        """Do something about a group now, or when its turn comes."""
+        """Do work on a group now, or when the work before it is done."""
         if group_id in self._waiting:
             self._waiting[group_id].append(work)
         else:
