@@ -32,7 +32,7 @@ Ends = Mapping[TopicAndPartition, LogOffset | OttlaError]
 
 
 class _LagInput(NamedTuple):
-    """What a group's lag is computed from, without the ends of logs."""
+    """The data from which the lag of a group is computed, except for the ends of logs."""
 
     group: GroupDescription
     stored: Stored
@@ -42,7 +42,7 @@ class _LagInput(NamedTuple):
 
 
 class LagCalls:
-    """Combines the calls about groups and logs."""
+    """Calls of the admin client about lag and resets, made of calls about groups and logs."""
 
     def __init__(self, groups: GroupCalls, logs: LogCalls) -> None:
         self._groups = groups
@@ -64,7 +64,7 @@ class LagCalls:
             topic_partition for lag_input in inputs.values() for topic_partition in lag_input.topic_partitions
         }
         ends = await self._logs.offsets(dict.fromkeys(topic_partitions, LATEST))
-        # Groups that are equally far behind wait for the same record.
+        # Groups with the same offset wait for the same record: it is looked up once.
         behind = {next_record for lag_input in inputs.values() for next_record in _behind(lag_input, ends)}
         times = await self._times.at(behind) if behind else {}
         now_ms = time.time() * 1000
@@ -72,9 +72,9 @@ class LagCalls:
         return outcomes
 
     async def _lag_input(self, group: GroupDescription, *, is_only_kind: bool) -> _LagInput:
-        """Take committed and assigned partitions; of a group in ZooKeeper also those that no member owns.
+        """Read the committed and assigned partitions of a group; in ZooKeeper also those that no member owns.
 
-        `is_only_kind`: a group of the same name in ZooKeeper is another one, and its offsets are left out.
+        With `is_only_kind`, a group of the same name in ZooKeeper is another group: its offsets are left out.
         """
         name = group.group_id
         is_share = group.group_type == SHARE_TYPE
@@ -111,8 +111,8 @@ class LagCalls:
         }
         topics = await blocking(lambda: zookeeper.topics(name))
         all_partitions, _ = await self._logs.partitions(topics, "lag")
-        found = await blocking(lambda: zookeeper.owners(name))
-        owners = {topic_partition: str(owner) for topic_partition, owner in found.items()}
+        claimed = await blocking(lambda: zookeeper.owners(name))
+        owners = {topic_partition: str(owner) for topic_partition, owner in claimed.items()}
         partitions = {*stored, *_assigned(group), *all_partitions}
         stopped |= await blocking(lambda: zookeeper.stopped(name))
         return _LagInput(group, stored, partitions, owners, stopped)
@@ -127,8 +127,9 @@ class LagCalls:
         to: OffsetOrTime | None,
         shift_by: int,
     ) -> dict[TopicAndPartition, OffsetMove]:
-        """Return the target of a reset for each partition: within its log; its end if no record is that
-        late."""
+        """Return the target of a reset for each partition, within its log; the end of the log if no record is
+        as late as the requested time.
+        """
         listed = list(topic_partitions)
         present = await self._present(group, kind)
         earliest = all_results(await self._logs.offsets(dict.fromkeys(listed, EARLIEST)))
@@ -179,7 +180,7 @@ def _stored(
     is_in_kafka: bool,
     is_in_zookeeper: bool = False,
 ) -> tuple[StoredOffset, ...]:
-    """Both stores' offsets of a partition, and which of them live members use.
+    """Return the offsets of a partition in Kafka and ZooKeeper, and whether live members use each.
 
     Members of a coordinator use Kafka (`is_in_kafka`). Members in ZooKeeper may use either or both, and
     nothing says which; but an offset that was written in ZooKeeper after the partition's owner claimed it
@@ -197,15 +198,15 @@ def _stored(
 
 
 def _counted(stored: Sequence[StoredOffset]) -> StoredOffset | None:
-    """The offset that counts: a used one; while that is not known, the largest."""
+    """Return the offset that the lag is computed from: a used one, or the largest if use is not known."""
     if len(stored) == 1 and stored[0].is_used is not False:  # nearly always
         return stored[0]
     candidates = [offset for offset in stored if offset.is_used is not False]
-    return max(candidates, key=lambda one: (one.is_used is True, one.offset), default=None)
+    return max(candidates, key=lambda offset: (offset.is_used is True, offset.offset), default=None)
 
 
 def _behind(lag_input: _LagInput, ends: Ends) -> Iterator[tuple[TopicAndPartition, int]]:
-    """Partitions that the group has not read to their ends, with the offset of the next record."""
+    """Yield the partitions that the group has not read to the end, with the offset of its next record."""
     for topic_partition, stored in lag_input.stored.items():
         counted, end = _counted(stored), ends[topic_partition]
         last = None if isinstance(end, OttlaError) else end.offset
@@ -244,7 +245,7 @@ def _lag(lag_input: _LagInput, ends: Ends, times: Times, now_ms: float) -> Group
 def _seconds(
     topic_partition: TopicAndPartition, committed: int | None, end: int | None, times: Times, now_ms: float
 ) -> float | None:
-    """How long the next record of a partition has waited, by its own time."""
+    """Return how long ago the next record of a partition was written, by its timestamp; None if unknown."""
     if committed is None or end is None:
         return None
     if committed >= end:

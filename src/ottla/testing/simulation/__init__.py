@@ -8,7 +8,7 @@
     simulation.search(scenario, seeds=range(100))
 
 The clients (`ottla.aio`), the broker and the application run their real code; connections, clocks, threads,
-random numbers and the disk are simulated. What happened under a seed happens again under the same seed.
+random numbers and the disk are simulated. The same seed gives the same run.
 """
 
 from ottla.model.errors import SimulationFailed, SimulationStuck

@@ -24,14 +24,14 @@ HOST = "127.0.0.1"
 
 
 class MortalFiles(RecordingFiles):
-    """The files of one life of a broker. Changes go to the disk at once; there are none after its death.
+    """The files of a broker from a start to its kill. Changes go to the disk at once; after a kill none do.
 
     `room` is how many bytes can be written until the disk is full; None if there is enough.
     """
 
     def __init__(self, root: Path, disk: Disk, trace: Trace) -> None:
         super().__init__(root)
-        self._inodes = disk.inodes  # of all lives
+        self._inodes = disk.inodes  # shared with earlier starts
         self._last = disk.last_number
         self._disk = disk
         self._trace = trace
@@ -73,7 +73,7 @@ def _disk_full() -> OSError:
 
 
 class SimulatedBroker:
-    """Brokers of one data directory, in one process. `start` may follow `kill` and `lose_power`."""
+    """Brokers with one data directory, in one process. `start` may follow `kill` and `lose_power`."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class SimulatedBroker:
         return self.process is not None and not self.process.is_dead and self._ready.is_set()
 
     def kill(self) -> None:
-        """End the process now. What it has written stays."""
+        """End the process now. The data that it has written stays."""
         process, service, files = self.process, self._service, self._files
         if process is None or process.is_dead:
             return
@@ -130,14 +130,14 @@ class SimulatedBroker:
         self._loop.kill(process)
         if files is not None:
             files.is_dead = True
-        for task in tasks:  # they hold descriptors
+        for task in tasks:  # tasks hold descriptors
             process.context.run(close_quietly, task.get_coro())
         if service is not None:
             service.cluster.store.directory.abandon()
         self._service = self._files = None
 
     def lose_power(self, silence_s: float) -> None:
-        """End the process now. Of what was not flushed, any part is lost; peers hear nothing for a while."""
+        """End the process now. Any part of the unflushed data is lost; peers notice after `silence_s`."""
         if self.process is not None:
             self._network.stall(self.process, self._loop.time() + silence_s)
         self.kill()
@@ -148,12 +148,12 @@ class SimulatedBroker:
         self._disk = Disk.holding(self._root)
 
     def fill_disk(self, room: int | None) -> None:
-        """From now on it can write `room` bytes only; None ends that. A broker that starts has room again."""
+        """Let the broker write only `room` more bytes; None removes the limit, and so does a start."""
         if self._files is not None:
             self._files.room = room
 
     def move_leader(self, choice: float) -> str:
-        """Let another broker lead a partition of any topic; returns what happened, "" if nothing."""
+        """Let another broker lead a partition of any topic; returns a line for the log, "" if none moved."""
         service, process = self._service, self.process
         if service is None or process is None or self._count == 1:
             return ""

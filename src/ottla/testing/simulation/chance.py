@@ -1,7 +1,7 @@
 """Clocks and random numbers of this process, replaced for the time of a simulation.
 
-Only for the thread of the simulation: others get the real ones. Not replaced: `datetime.now()`, and functions
-that a module has imported by name before (`from time import time`).
+Only the thread of the simulation sees the replacements. Not replaced: `datetime.now()`, and functions that a
+module has imported by name before (`from time import time`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RealRandom = random.Random
 
 @contextmanager
 def replaced(owner: Any, name: str, value: object) -> Iterator[None]:
-    """Another value of an attribute, for a while."""
+    """Give an attribute another value until the context ends."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -38,7 +38,7 @@ def simulated(
     clock_error_s: Callable[[], float],
     advance: Callable[[float], None],
 ) -> Iterator[None]:
-    """Clocks show the simulated time, wall clocks with an error; random numbers come from the seed."""
+    """Let clocks show simulated time, wall clocks with an error; random numbers come from the seed."""
     thread = threading.get_ident()
     source = _RealRandom(f"{seed} entropy")
 
@@ -49,7 +49,7 @@ def simulated(
         return choose
 
     class SeededRandom(_RealRandom):
-        """Without a seed it gets one."""
+        """A Random that, if it gets no seed, takes one from the simulation."""
 
         def seed(self, a: Any = None, version: int = 2) -> None:
             if a is None and threading.get_ident() == thread:

@@ -1,13 +1,13 @@
-"""A disk whose power fails: what may be on it after a crash at any instant of a recorded history.
+"""A disk whose power fails: the contents that a crash may leave, at any instant of a recorded history.
 
-`RecordingFiles` carries out every change of files on the real disk, and notes it. `Disk` takes the notes one
-by one and can, after any of them, draw contents that a power cut may leave:
+`RecordingFiles` makes every change of files on the real disk, and records a note of it. `Disk` applies the
+notes one by one and can, after any of them, draw contents that a power cut may leave:
 
-    bytes       what was written before the last `sync` of its file is there. Of the rest every sector may be
-                there or not, in any order; the file may have grown without them, and then has zeros.
-    size        a cut of the file that was not flushed may have happened or not.
-    names       what was made, renamed and removed in a directory before its last `sync_directory` is so. Of
-                the rest the first few are: file systems keep the order of names within a directory.
+    bytes       Bytes written before the last `sync` of their file are there. Each sector of later writes may
+                be there or not, in any order; if only the size has grown, the missing sectors are zeros.
+    size        A truncation of the file that was not flushed may have happened or not.
+    names       Names created, renamed and removed in a directory before its last `sync_directory` are so. Of
+                later changes a first part is: file systems keep the order of names within a directory.
 
 So a flushed file whose name was not flushed may be gone, and a flushed name may lead to an empty file.
 """
@@ -65,7 +65,7 @@ class Removed(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """Something that a client did or was told, between two changes of the disk."""
+    """An event of a client, such as a request or answer, between two changes of the disk."""
 
     event: object
 
@@ -76,8 +76,8 @@ Note = Made | Written | Truncated | Synced | DirectorySynced | Renamed | Removed
 class RecordingFiles(FileSystem):
     """Notes every change below `root` in the order in which they happen.
 
-    `inodes` are the numbers of files that are there already, by those of the real disk. Nothing waits for the
-    real disk. Any thread may use it.
+    `inodes` has the numbers of files that exist already, by their inodes on the real disk. Calls do not wait
+    for the real disk. Any thread may use it.
     """
 
     def __init__(self, root: Path, inodes: Mapping[int, int] | None = None) -> None:
@@ -89,7 +89,7 @@ class RecordingFiles(FileSystem):
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Around each change."""
+        """Hold the lock around a change and its note."""
         with self._lock:
             yield
 
@@ -97,7 +97,7 @@ class RecordingFiles(FileSystem):
         self.notes.append(note)
 
     def note(self, event: object) -> None:
-        """Add what a client did or was told."""
+        """Record an event of a client."""
         with self._changing():
             self._take(Noted(event))
 
@@ -164,7 +164,7 @@ class RecordingFiles(FileSystem):
 
 @dataclass(slots=True)
 class _File:
-    """`flushed` survives; `later` may be there in part."""
+    """A file: `flushed` survives a power cut, of the changes `later` any part may."""
 
     flushed: bytearray = field(default_factory=bytearray)
     later: list[Written | Truncated] = field(default_factory=list)
@@ -175,7 +175,7 @@ class _File:
         self.later.clear()
 
     def drawn(self, chance: Random) -> bytes:
-        """Contents that a power cut may leave."""
+        """Return contents that a power cut may leave."""
         content = bytearray(self.flushed)
         if not self.later:
             return bytes(content)
@@ -217,7 +217,7 @@ def _torn(change: Written | Truncated, chance: Random) -> Written | Truncated:
 
 
 def _scatter(content: bytearray, change: Written, chance: Random) -> None:
-    """Every sector of a write is there or not; the size may be there without them."""
+    """Apply a write sector by sector, each or not; the size may grow without the bytes."""
     end = change.position + len(change.data)
     if chance.random() < 0.5 and end > len(content):
         content.extend(bytes(end - len(content)))
@@ -233,7 +233,7 @@ def _scatter(content: bytearray, change: Written, chance: Random) -> None:
 
 @dataclass(slots=True)
 class _Directory:
-    """Names and what they lead to: as flushed, and the changes since."""
+    """The numbers of files by name: as flushed, and the changes since."""
 
     names: dict[str, int] = field(default_factory=dict)
     later: list[Made | Renamed | Removed] = field(default_factory=list)
@@ -255,17 +255,17 @@ class _Directory:
 
 
 class Disk:
-    """Takes notes in order; `draw` gives contents after a power cut. Owned by one caller."""
+    """Applies notes in order; `draw` returns contents after a power cut. Owned by one caller."""
 
     def __init__(self) -> None:
         self._files: dict[int, _File] = {}
         self._directories: dict[int, _Directory] = {0: _Directory()}
         self._paths: dict[str, int] = {".": 0}  # directories, as a running system sees them
-        self.inodes: dict[int, int] = {}  # of files that were there at first, by those of the real disk
+        self.inodes: dict[int, int] = {}  # numbers of files that existed at first, by real inode
 
     @classmethod
     def holding(cls, root: Path) -> Disk:
-        """A disk with what a directory has; all of it is flushed."""
+        """Return a disk with the contents of a directory, all of them flushed."""
         disk = cls()
         for number, path in enumerate(sorted(root.rglob("*")), 1):
             name = str(path.relative_to(root))
@@ -284,7 +284,7 @@ class Disk:
         return max(*self._files, *self._directories, 0)
 
     def take(self, note: Note) -> None:
-        """Let a change happen."""
+        """Apply a change."""
         if isinstance(note, Written | Truncated):
             self._files[note.inode].later.append(note)
         elif isinstance(note, Synced):
@@ -310,7 +310,7 @@ class Disk:
         return self._directories[self._paths[os.path.dirname(path) or "."]]
 
     def draw(self, chance: Random) -> dict[str, bytes | None]:
-        """Contents by path that a power cut may leave now; None for a directory."""
+        """Return contents by path that a power cut may leave now; None for a directory."""
         drawn: dict[str, bytes | None] = {}
         self._draw_directory("", 0, chance, drawn)
         return drawn

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation, and when: drawn from a seed before it begins."""
+"""The faults of a simulation and their times, drawn from a seed before it begins."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from random import Random
 
 
 class Kind(StrEnum):
-    """What may go wrong."""
+    """The kinds of faults."""
 
-    KILL = "kill"  # of a process of the application
+    KILL = "kill"  # a process of the application ends
     FREEZE = "freeze"  # the same process runs nothing for a while
     BROKER_KILL = "broker kill"
-    POWER_LOSS = "power loss"  # of the broker's machine: what was not flushed may be lost
+    POWER_LOSS = "power loss"  # of the broker's machine: unflushed data may be lost
     CUT = "cut"  # a connection breaks
     STALL = "stall"  # the bytes from and to a process are held back for a while
     LEADER_MOVE = "leader move"  # another broker leads a partition
-    DISK_FULL = "disk full"  # the broker's, for a while
+    DISK_FULL = "disk full"  # the disk of the broker, for a while
     CLOCK_JUMP = "clock jump"  # the wall clock of a process is set wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that goes wrong: when, what, for how long. `choice` picks the process, connection, partition.
+    """A fault: its time, kind and duration. `choice` picks the process, connection or partition.
 
     A clock that jumps is wrong by a minute for each second of `duration_s`, and stays so.
     """
@@ -46,8 +46,8 @@ class Fault:
 class Faults:
     """One fault in `every_s` seconds on average, of these kinds, during the first `for_s` seconds.
 
-    Without power losses by default: a broker whose `ottla.flush` is not `always` may lose records by them.
-    Nor moves of leaders, full disks and clock jumps: name them if your code should bear them.
+    By default there are no power losses, since a broker whose `ottla.flush` is not `always` may lose records
+    by them, and no moves of leaders, full disks and clock jumps: name them if your code should survive them.
     """
 
     every_s: float = 20.0
@@ -56,7 +56,7 @@ class Faults:
     duration_s: float = 10.0
 
     def drawn(self, seed: object) -> list[Fault]:
-        """The faults of a seed, in order."""
+        """Return the faults of a seed, in the order of time."""
         chance = Random(f"{seed} faults")
         kinds = [Kind(kind) for kind in self.kinds]
         drawn: list[Fault] = []

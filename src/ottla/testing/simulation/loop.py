@@ -25,15 +25,15 @@ from ottla.testing.simulation.network import Network, Socket
 T = TypeVar("T")
 
 TICK_S = 1e-6
-"""How late timers are: a timer that was early would find that its time has not come, and be set again."""
+"""How late timers fire: callbacks of a timer that fired early would set it again."""
 NESTED_MAX = 100
-"""So many `finally` blocks of one coroutine may await something."""
+"""How many `finally` blocks of one coroutine may await something."""
 THREAD_S = (0.000_02, 0.002)
-"""How long work for a thread takes, from and to."""
+"""The shortest and longest time that work for a thread takes."""
 
 
 class Process:
-    """A simulated process. Its wall clock is wrong by `clock_error_s`, as that of its life before."""
+    """A simulated process. Its wall clock is wrong by `clock_error_s`, which a restart keeps."""
 
     def __init__(self, name: str, before: Process | None = None) -> None:
         self.name = name
@@ -51,7 +51,7 @@ PROCESS: contextvars.ContextVar[Process] = contextvars.ContextVar("PROCESS")
 
 
 def clock_error_s() -> float:
-    """By how much the wall clock of the running process is wrong."""
+    """Return the error of the running process's wall clock."""
     process = PROCESS.get(None)
     return process.clock_error_s if process is not None else 0.0
 
@@ -78,7 +78,7 @@ class _TimerHandle(asyncio.TimerHandle, _Handle):
 
 
 class _NoSelector:
-    """Stands where a loop waits for sockets: the clock jumps instead."""
+    """Replaces the selector with which a loop waits for sockets: the clock jumps instead."""
 
     def __init__(self, loop: SimulationLoop) -> None:
         self._loop = loop
@@ -92,7 +92,7 @@ class _NoSelector:
 
 
 class SimulationLoop(asyncio.BaseEventLoop):
-    """The loop of all processes. `limit_s` is when the simulation is over."""
+    """The loop of all processes. The simulation ends at `limit_s`."""
 
     def __init__(self, chance: Random, network: Network, limit_s: float) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self._selector = _NoSelector(self)
         self._clock_resolution = 0.0  # no timer is early
         self._owners: WeakKeyDictionary[asyncio.Task[Any], Process] = WeakKeyDictionary()
-        self._left: list[asyncio.Task[Any]] = []  # of dead processes, so that no `finally` of theirs runs
+        self._left: list[asyncio.Task[Any]] = []  # of dead processes: kept, or their `finally` would run
 
     # --- time
 
@@ -121,7 +121,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         """Whether callbacks wait to be run now."""
         return bool(self._ready)
 
-    # --- what BaseEventLoop asks of its subclasses
+    # --- methods that BaseEventLoop needs of its subclasses
 
     def _process_events(self, _events: list[Any]) -> None:
         pass
@@ -179,31 +179,31 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self._network.died(process)
 
     def tasks_of(self, process: Process) -> list[asyncio.Task[Any]]:
-        """The tasks of a process that have not ended, the oldest first."""
+        """Return the tasks of a process that have not ended, the oldest first."""
         return [task for task, owner in self._owners.items() if owner is process and not task.done()]
 
     def freeze(self, process: Process) -> None:
-        """Run nothing of a process until `thaw`, as SIGSTOP does."""
+        """Run no callbacks of a process until `thaw`, as after SIGSTOP."""
         if not process.is_dead and process.frozen is None:
             process.frozen = deque()
 
     def thaw(self, process: Process) -> None:
-        """Run what has waited."""
+        """Run the callbacks that have waited since `freeze`."""
         waiting, process.frozen = process.frozen, None
         if waiting is not None and not process.is_dead:
             self._ready.extend(waiting)
 
     def bury(self) -> None:
-        """Drop what dead processes have left. For the end, just before the loop is closed.
+        """Close the tasks that dead processes have left. Called at the end, just before the loop is closed.
 
-        A `finally` may begin more tasks. They must be this loop's, so that they are found: without a running
-        loop, asyncio would give them to the thread's own, for ever.
+        A `finally` may begin more tasks. They must belong to this loop, so that they are closed too: without
+        a running loop, asyncio would give them to the thread's own loop, where they would stay.
         """
         buried: set[asyncio.Task[Any]] = set()
-        self.set_exception_handler(lambda _loop, _context: None)  # errors of the dead, which nobody has seen
+        self.set_exception_handler(lambda _loop, _context: None)  # ignores errors of dead processes
         asyncio._set_running_loop(self)
         try:
-            with warnings.catch_warnings(action="ignore"):  # of coroutines that are never awaited
+            with warnings.catch_warnings(action="ignore"):  # warnings of coroutines that are never awaited
                 for _ in range(NESTED_MAX):
                     unburied = [task for task in asyncio.all_tasks(self) if task not in buried]
                     if not unburied:
@@ -228,7 +228,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
                 result = work(*args)
             except (KeyboardInterrupt, SystemExit):
                 raise
-            except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+            except BaseException as error:  # noqa: BLE001 - raised in the task that awaits the future
                 if not future.cancelled():
                     future.set_exception(error)
             else:
@@ -239,7 +239,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """There is none."""
+        """Do nothing: there is no executor."""
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (str(host), int(port)))]
@@ -281,12 +281,12 @@ class SimulationLoop(asyncio.BaseEventLoop):
 
 
 def close_quietly(coroutine: Any) -> None:
-    """Close a coroutine; what its `finally` blocks raise is nobody's business any more."""
+    """Close a coroutine; errors of its `finally` blocks are ignored."""
     for _ in range(NESTED_MAX):
         try:
             coroutine.close()
-        except RuntimeError:  # it awaits something while it is closed: the next try closes that
+        except RuntimeError:  # a `finally` awaits something: the next try closes that
             continue
-        except BaseException:  # noqa: BLE001 - as said
+        except BaseException:  # noqa: BLE001 - ignored
             return
         return

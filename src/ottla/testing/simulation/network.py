@@ -1,7 +1,7 @@
 """Connections in memory, whose delays, cuts and stalls come from a seed.
 
 A `Link` is a connection with an `End` for each process. Bytes arrive in order, some of them in pieces, each
-after a delay of its own. What is on its way when a link is cut is lost.
+after a delay of its own. Bytes on their way when a link is cut are lost.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class Network:
         self.trace = trace
         self.current = current
         self.chance_name = b""
-        """A name in paths that differs from run to run. Processes are told others of its size."""
+        """A name in paths that differs from run to run. Sent bytes have `x`s instead of it."""
         self._listeners: dict[tuple[str, int], Listener] = {}
         self._links: dict[int, Link] = {}
         self._count = 0
         self._ports = FIRST_PORT - 1
         self._stalled_until: dict[Process, float] = {}
 
-    # --- who listens, who connects
+    # --- listeners and connections
 
     def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
-        """A listener, which serves from `start_serving` on. Raises OSError if the port is taken."""
+        """Return a listener, which serves from `start_serving` on. Raises OSError if the port is taken."""
         if not port:
             self._ports += 1
             port = self._ports
@@ -55,11 +55,11 @@ class Network:
         return listener
 
     def forget(self, listener: Listener) -> None:
-        """Nobody can connect to it any more."""
+        """Refuse new connections to a listener."""
         self._listeners.pop((listener.host, listener.port), None)
 
     async def connect(self, host: str, port: int) -> Socket:
-        """A link to whoever listens there. Raises ConnectionRefusedError."""
+        """Return a link to the listener of an address. Raises ConnectionRefusedError if there is none."""
         self._count += 1
         link = Link(self._count, Random(f"{self._seed} link {self._count}"), self.trace, self)
         await asyncio.sleep(CONNECT_S)
@@ -77,7 +77,7 @@ class Network:
         return Socket(link, listener)
 
     def adopt(self, made: Socket, protocol: asyncio.BaseProtocol) -> End:
-        """Begin to use a link that was connected."""
+        """Attach a protocol to a link that was connected; returns its transport."""
         link, listener = made.link, made.listener
         near = End(link, protocol, self.current(), (listener.host, listener.port))
         served = listener.context.run(listener.factory)
@@ -94,25 +94,25 @@ class Network:
 
     @property
     def links(self) -> list[Link]:
-        """All that are open, the oldest first."""
+        """The open links, the oldest first."""
         return list(self._links.values())
 
     def ended(self, link: Link) -> None:
-        """A link is closed at both ends."""
+        """Forget a link that is closed at both ends."""
         self._links.pop(link.number, None)
 
     def stall(self, process: Process, until: float) -> None:
-        """Hold back all bytes from and to a process until some time."""
+        """Hold back all bytes from and to a process until the time `until`."""
         self._stalled_until[process] = max(until, self._stalled_until.get(process, 0.0))
 
     def stall_s(self, process: Process | None) -> float:
-        """How long the bytes of a process are held back from now on."""
+        """Return how long the bytes of a process are still held back."""
         if process is None:
             return 0.0
         return max(0.0, self._stalled_until.get(process, 0.0) - asyncio.get_running_loop().time())
 
     def died(self, process: Process) -> None:
-        """A process is gone: its listeners are closed, and its peers learn it."""
+        """Close the listeners of a dead process, and end its links, which its peers notice."""
         for listener in [item for item in self._listeners.values() if item.process is process]:
             listener.close()
         for link in self.links:
@@ -122,14 +122,14 @@ class Network:
 
 
 class Socket:
-    """What `Network.connect` returns: a link without a protocol at its near end."""
+    """The result of `Network.connect`: a link without a protocol at its near end."""
 
     def __init__(self, link: Link, listener: Listener) -> None:
         self.link = link
         self.listener = listener
 
     def close(self) -> None:
-        """It was never used."""
+        """Drop the link if it was never used."""
         if not self.link.ends:
             self.link.network.ended(self.link)
 
@@ -149,15 +149,15 @@ class Listener:
 
     @property
     def sockets(self) -> list[Listener]:
-        """As those of asyncio.Server."""
+        """The sockets, as those of asyncio.Server: the listener itself."""
         return [self]
 
     def getsockname(self) -> tuple[str, int]:
-        """Where it listens."""
+        """Return host and port."""
         return self.host, self.port
 
     async def start_serving(self) -> None:
-        """Serve those who connect."""
+        """Accept connections from now on."""
         self.is_serving = True
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class Listener:
         self._network.forget(self)
 
     async def wait_closed(self) -> None:
-        """It is closed at once."""
+        """Return at once: `close` does not take time."""
 
 
 class Link:
@@ -184,12 +184,12 @@ class Link:
         return f"link {self.number} of {' and '.join(names)}"
 
     def delay_s(self) -> float:
-        """How long the next bytes take."""
+        """Return the delay of the next bytes."""
         is_slow = self.chance.random() < SLOW_SHARE
         return self.chance.uniform(*(SLOW_S if is_slow else USUAL_S))
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """The bytes, some of them cut in two."""
+        """Yield the bytes, some of them cut in two."""
         if len(data) > 1 and self.chance.random() < PIECES_SHARE:
             at = self.chance.randrange(1, len(data))
             yield data[:at]
@@ -197,7 +197,7 @@ class Link:
         yield data
 
     def cut(self, *, both: bool = False) -> None:
-        """Break it: an end learns it now, the other one at some time, at the latest when it sends."""
+        """Break the link: one end notices now, the other later, at the latest when it sends."""
         first, second = self.ends
         if self.chance.random() < 0.5:
             first, second = second, first
@@ -225,10 +225,10 @@ class End(asyncio.Transport):
         self._context = context or contextvars.copy_context()
         self._loop = asyncio.get_running_loop()
         self._is_closing = False  # no more is written
-        self._is_lost = False  # the protocol has been told
-        self._is_dead = False  # the process has
+        self._is_lost = False  # the protocol has seen the end
+        self._is_dead = False  # the process is dead
         self._is_reading = True
-        self._unread: deque[bytes | None] = deque()  # None is the end
+        self._unread: deque[bytes | None] = deque()  # None: the end of the stream
         self._unarrived = 0
         self._is_full = False
         self._limit = BUFFER_BYTES
@@ -267,7 +267,7 @@ class End(asyncio.Transport):
             self.lose(BrokenPipeError(32, "Broken pipe"), self.link.delay_s())
             return
         sent, name = bytes(data), self.link.network.chance_name
-        if name and name in sent:  # in the error of a broker, with the path of its file
+        if name and name in sent:  # in an error of a broker that names a file
             sent = sent.replace(name, b"x" * len(name))
         for piece in self.link.pieces(sent):
             self._unarrived += len(piece)
@@ -287,14 +287,14 @@ class End(asyncio.Transport):
         self._loop.call_soon(self._read, context=self._context)
 
     def close(self) -> None:
-        """What was written arrives, then the end."""
+        """Close this end; the peer still gets all bytes that were written."""
         if not self._is_closing:
             self._is_closing = True
             self._send(None)
             self._loop.call_soon(self._tell_lost, None, context=self._context)
 
     def abort(self) -> None:
-        """What was written is lost."""
+        """Break the connection; written bytes that have not arrived are lost."""
         if not self._is_closing:
             self.lose(None, 0.0)
             self.peer.lose(ConnectionResetError(104, "Connection reset by peer"), self.link.delay_s())
@@ -307,7 +307,7 @@ class End(asyncio.Transport):
         self._loop.call_at(at, self.peer._arrive, context=self.peer._context)
 
     def _arrive(self) -> None:
-        """Take in what has arrived, in the order in which it was sent."""
+        """Take in the bytes that have arrived, in the order in which they were sent."""
         held_s = max(self.link.network.stall_s(self.process), self.link.network.stall_s(self.peer.process))
         if held_s:
             self._loop.call_later(held_s, self._arrive, context=self._context)
@@ -315,7 +315,7 @@ class End(asyncio.Transport):
         now = self._loop.time()
         while self._on_way and self._on_way[0][0] <= now:
             self._take_in(self._on_way.popleft()[1])
-        if self._on_way:  # what is behind a slow piece comes with it
+        if self._on_way:  # pieces behind a slow piece wait for it
             self._loop.call_at(self._on_way[0][0], self._arrive, context=self._context)
 
     def _take_in(self, data: bytes | None) -> None:
@@ -374,7 +374,7 @@ class End(asyncio.Transport):
             self._gone()
 
     def die(self) -> None:
-        """The process is dead: the peer gets what was written, then the end."""
+        """Close the end of a dead process: the peer gets the bytes that were written, then the end."""
         if not self._is_closing:
             self._is_closing = True
             self._send(None)

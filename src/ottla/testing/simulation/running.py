@@ -1,4 +1,4 @@
-"""Runs scenarios: by a seed, until a seed fails, and with ever fewer faults."""
+"""Runs scenarios: with one seed, with many until one fails, and again with ever fewer faults."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ottla.testing.simulation.trace import Trace
 LIMIT_S = 24 * 3600.0
 MEMORY = Path("/dev/shm")
 COLLECT_S = 600.0
-"""The simulated time between two collections of garbage. There are no others, since a seed has to decide."""
+"""The simulated time between two collections of garbage. There are no others: the seed must decide."""
 
 USUAL = Faults()
 
@@ -35,7 +35,7 @@ Scenario = Callable[[Simulation], Coroutine[Any, Any, object]]
 
 @dataclass
 class Run:
-    """What came of a run. The same seed and the same faults give the same `digest`."""
+    """The result of a run. The same seed and the same faults give the same `digest`."""
 
     seed: int
     faults: list[Fault]
@@ -49,8 +49,8 @@ class Run:
         outcome = "passed" if self.error is None else f"failed: {type(self.error).__name__}: {self.error}"
         faults = "".join(f"\n    {fault!r}," for fault in self.faults)
         lines = "".join(f"\n  {line}" for line in self.log)
-        told = f"seed {self.seed} {outcome}, after {self.simulated_s:.1f} simulated seconds"
-        return f"{told}\n  faults=[{faults}\n  ]{lines}"
+        summary = f"seed {self.seed} {outcome}, after {self.simulated_s:.1f} simulated seconds"
+        return f"{summary}\n  faults=[{faults}\n  ]{lines}"
 
 
 def run(
@@ -67,7 +67,7 @@ def run(
 
     brokers, properties   as those of EmbeddedBroker
     limit_s               the simulated time after which a scenario that has not ended has failed
-    keep_trace            whether `trace` gets everything that arrived anywhere, and every change of a file
+    keep_trace            whether `trace` gets all bytes that arrived anywhere, and every change of a file
     """
     drawn = faults.drawn(seed) if isinstance(faults, Faults) else list(faults)
     result = Run(seed, drawn)
@@ -114,7 +114,7 @@ def _collect(loop: SimulationLoop) -> None:
 
 @contextlib.contextmanager
 def _one_world(seed: int, loop: SimulationLoop, network: Network) -> Iterator[None]:
-    """Clocks, chance, connections and the garbage collector follow the simulation."""
+    """Let clocks, random numbers, connections and the garbage collector follow the simulation."""
 
     async def connected(address: Address, *_: object) -> Socket:
         return await network.connect(address.host, address.port)
@@ -155,7 +155,7 @@ def search(
 
 
 def shrunk(scenario: Scenario, failed: Run, **options: Any) -> Run:
-    """The same failure with fewer faults: parts of them are left out, as long as the error stays the same."""
+    """Return the failed run with fewer faults: they are left out as long as the error stays the same."""
 
     def fails(faults: Sequence[Fault]) -> Run | None:
         result = run(scenario, failed.seed, faults=faults, **options)

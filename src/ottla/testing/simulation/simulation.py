@@ -1,4 +1,4 @@
-"""The world of a simulation: a broker, the processes of an application, and what goes wrong with them."""
+"""The world of a simulation: a broker, the processes of an application, and their faults."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ottla.testing.simulation.loop import Process, SimulationLoop
 from ottla.testing.simulation.network import Network
 
 RESTART_S = 1.0
-"""How long it takes at least until what was killed runs again."""
+"""The shortest time between the kill of a process and its restart."""
 LOOK_S = 0.1
 CLOCK_ERROR_S = 1700.0
-"""How wrong a clock may be. Brokers refuse records that are an hour ahead of their own clock."""
+"""The largest error of a clock. Brokers refuse records that are an hour ahead of their own clock."""
 LAST_ROOM = 4096
-"""How many bytes fit at most on a disk that gets full."""
+"""The most bytes that a disk that gets full still takes."""
 
 Main = Callable[[], Coroutine[Any, Any, object]]
 
 
 class Application:
-    """A process of the application under test, over all its lives."""
+    """A process of the application under test, over all its restarts."""
 
     def __init__(self, name: str, main: Main) -> None:
         self.name = name
@@ -34,10 +34,10 @@ class Application:
 
 
 class Simulation:
-    """What a scenario gets. Everything happens in virtual time; `asyncio.sleep(3600)` costs nothing.
+    """The argument of a scenario. Everything happens in virtual time; `asyncio.sleep(3600)` costs nothing.
 
-    bootstrap   what clients take as bootstrap.servers
-    log         what went wrong so far, a line each
+    bootstrap   the value of bootstrap.servers for clients
+    log         the faults so far, a line each
     """
 
     def __init__(self, loop: SimulationLoop, network: Network, broker: SimulatedBroker) -> None:
@@ -66,14 +66,14 @@ class Simulation:
         """Run a coroutine function as a process of its own, which may be killed and frozen.
 
         It is started again after a kill, and after an error of ottla, as a supervisor would do. Another error
-        ends the simulation. When it returns, it is over. What survives a kill must be outside of `main`.
+        ends the simulation. It ends when `main` returns. State that survives kills must be outside of `main`.
         """
         application = Application(name, main)
         self._applications.append(application)
         self._run(application)
 
     async def until(self, condition: Callable[[], bool], timeout_s: float) -> None:
-        """Wait until something is true. Raises AssertionError if it is not in `timeout_s` seconds."""
+        """Wait until `condition()` is true. Raises AssertionError if it is not within `timeout_s` seconds."""
         end = self.now_s + timeout_s
         while not condition():
             assert self.now_s < end, f"not true after {timeout_s:g} simulated seconds"
@@ -112,7 +112,7 @@ class Simulation:
     # --- faults
 
     def schedule(self, faults: Sequence[Fault]) -> None:
-        """Let these faults happen."""
+        """Make these faults happen at their times."""
         for fault in faults:
             self._loop.call_at(fault.at_s, self._strike, fault)
 

@@ -1,4 +1,4 @@
-"""What has happened, as one number: two runs with the same number were the same, byte for byte."""
+"""The events of a run as one digest: two runs with the same digest were the same, byte for byte."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Trace:
-    """Everything that arrived, every fault and every change of a file, in order. `lines` if they are kept."""
+    """All bytes that arrived, all faults and changes of files, in order. `lines` has them if kept."""
 
     def __init__(self, now: Callable[[], float], *, keep: bool = False) -> None:
         self._now = now
@@ -16,7 +16,7 @@ class Trace:
         self.lines: list[str] | None = [] if keep else None
 
     def arrived(self, link: int, data: bytes | None) -> None:
-        """Bytes have arrived, or the end of a connection."""
+        """Add bytes that have arrived; None for the end of a connection."""
         self.count += 1
         self._sum.update(b"%r %d " % (self._now(), link))
         self._sum.update(data or b"")
@@ -24,12 +24,12 @@ class Trace:
             self.lines.append(f"{self._now()!r} {link} {data!r}")
 
     def note(self, text: str) -> None:
-        """Something else has happened."""
+        """Add another event."""
         self._sum.update(f"{self._now()!r} {text}\n".encode())
         if self.lines is not None:
             self.lines.append(f"{self._now()!r} {text}")
 
     @property
     def digest(self) -> str:
-        """The number."""
+        """Return the digest of all events so far."""
         return self._sum.hexdigest()
