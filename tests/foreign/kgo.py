@@ -17,7 +17,11 @@ BROKERS = 3
 RECORDS = 20_000
 """Instead of half a million for each test of a group."""
 RUN_S = 3_600
+TURN = re.compile(r"^=== (?:RUN|CONT|NAME|PAUSE) +(\w+)")
+"""Whose lines come now."""
 TOLD = re.compile(r"^--- (PASS|FAIL|SKIP): (\w+)")
+REASON = re.compile(r"\w+\.go:\d+: ")
+"""What a test says itself; other lines are of the client."""
 OUTDATED = {
     "Test848RegexBrokerResolves": "it wants __consumer_offsets for an expression; this broker leaves its own "
     "topics out: a group that reads its own commits never ends",
@@ -46,12 +50,24 @@ def outcomes(run: str, lines: list[str], known: Mapping[str, str]) -> Iterator[R
 
     `known` says of failing tests why they fail.
     """
-    begun = [line.split()[2] for line in lines if line.startswith("=== RUN") and "/" not in line]
-    told = {match[2]: (match[1], number) for number, line in enumerate(lines) if (match := TOLD.match(line))}
-    for test in begun:
-        word, number = told.get(test, ("FAIL", len(lines)))
-        if word == "FAIL" and test in known:
+    words: dict[str, str] = {}
+    said: dict[str, list[str]] = {}
+    test = ""
+    for line in lines:
+        if match := TURN.match(line):
+            test = match[1]
+            said.setdefault(test, [])
+        elif match := TOLD.match(line):
+            word, test = match.groups()
+            words[test] = word
+        elif test:
+            said[test].append(line.strip())
+    for test, own in said.items():
+        word = words.get(test, "FAIL")
+        if word == "PASS":
+            yield Result(run, test, PASSED)
+        elif word == "FAIL" and test in known:
             yield Result(run, test, KNOWN, known[test])
-            continue
-        detail = "" if word == "PASS" else " ".join(lines[number + 1 : number + 3])[:300].strip()
-        yield Result(run, test, OUTCOMES[word], detail or ("" if word == "PASS" else "it did not end"))
+        else:
+            reasons = [line for line in own if REASON.match(line)] or own
+            yield Result(run, test, OUTCOMES[word], " ".join(reasons[-2:])[:300] or "it did not end")

@@ -39,16 +39,30 @@ def test_what_go_tells() -> None:
 === RUN   Test848RegexBrokerResolves
 --- FAIL: Test848RegexBrokerResolves (1.00s)
 === RUN   TestB
---- SKIP: TestB (0.00s)
     b_test.go:1: not here
+--- SKIP: TestB (0.00s)
+=== RUN   TestD
+=== PAUSE TestD
+=== RUN   TestE
+=== PAUSE TestE
+=== CONT  TestE
+=== CONT  TestD
+    d_test.go:2: not yet
+=== NAME  TestE
+[12:00:00] a line of the client
+--- SKIP: TestD (0.00s)
+--- FAIL: TestE (0.00s)
+    e_test.go:3: as Go told it before 1.14
 === RUN   TestC
 panic: test timed out"""
-    told = [(each.test, each.outcome) for each in kgo.outcomes("kgo", text.splitlines(), kgo.OUTDATED)]
-    assert told == [
-        ("TestA", PASSED),
-        ("Test848RegexBrokerResolves", KNOWN),
-        ("TestB", SKIPPED),
-        ("TestC", FAILED),
+    told = kgo.outcomes("kgo", text.splitlines(), kgo.OUTDATED)
+    assert [(each.test, each.outcome, each.detail) for each in told] == [
+        ("TestA", PASSED, ""),
+        ("Test848RegexBrokerResolves", KNOWN, kgo.OUTDATED["Test848RegexBrokerResolves"]),
+        ("TestB", SKIPPED, "b_test.go:1: not here"),
+        ("TestD", SKIPPED, "d_test.go:2: not yet"),
+        ("TestE", FAILED, "e_test.go:3: as Go told it before 1.14"),
+        ("TestC", FAILED, "panic: test timed out"),
     ]
 
 
