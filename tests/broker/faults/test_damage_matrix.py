@@ -22,6 +22,7 @@ from ottla.broker.storage.data_check import check, repair
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.log.file_system import FileSystem
 from ottla.log.partition_log import PartitionLog
+from ottla.log.segment_list import damage_in
 from ottla.log.validation import checked
 from ottla.model.errors import CorruptRecord, KafkaError, StorageError
 from ottla.records.messages import MessageSet
@@ -145,6 +146,7 @@ def opened(root: Path, caplog: pytest.LogCaptureFixture) -> Opened:
         if partition.log is None:
             return Opened({}, -1, str(store.directory.damaged["t", 0]), told)
         values = dict(readable(partition.log, told))
+        told += damage_in(partition.log.segments)  # the broker's log and ottla_segments_damaged tell it
         data = checked(batch((b"k", b"new")), partition.log.config, 1)
         offset = partition.log.append(data, 1).base_offset
         partition.log.write_staged()

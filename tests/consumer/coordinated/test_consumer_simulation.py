@@ -9,7 +9,7 @@ import pytest
 
 from tests.consumer.coordinated.consumer_simulation import ConsumerWorld
 from tests.histories import counts_of
-from tests.scale import SEED, sized
+from tests.scale import SEED, SOAK, sized
 
 SEEDS = sized(60, 20_000)
 STEPS = 400
@@ -25,12 +25,13 @@ def test_one_owner_a_partition_and_all_converge_in_every_history(block: int) -> 
     assert counts["revoked"] > 2 * seeds
     assert counts["lost"] > seeds // 2
     assert counts["restarts"] > seeds // 2
-    for error in ("UNKNOWN_MEMBER_ID", "UNRELEASED_INSTANCE_ID"):
-        assert counts[f"ConsumerGroupHeartbeatResponse {error}"] > 0
-    assert counts["HeartbeatResponse REBALANCE_IN_PROGRESS"] > 0
-    assert counts["consumer"] > 0
-    assert counts["classic"] > 0
-    assert counts["instance in two protocols"] > 0
+    if SOAK or not SEED:  # a few histories of any seed may lack what is rare
+        for error in ("UNKNOWN_MEMBER_ID", "UNRELEASED_INSTANCE_ID"):
+            assert counts[f"ConsumerGroupHeartbeatResponse {error}"] > 0
+        assert counts["HeartbeatResponse REBALANCE_IN_PROGRESS"] > 0
+        assert counts["consumer"] > 0
+        assert counts["classic"] > 0
+        assert counts["instance in two protocols"] > 0
 
 
 @pytest.mark.parametrize("seed", [4915])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.consumer.coordinated.simulation import World
 from tests.histories import counts_of
-from tests.scale import SEED, sized
+from tests.scale import SEED, SOAK, sized
 
 SEEDS = sized(120, 20_000)
 STEPS = 400
@@ -25,7 +25,8 @@ def test_one_owner_a_partition_and_all_converge_in_every_history(block: int) -> 
     assert counts["revoked"] > 2 * seeds
     assert counts["lost"] > seeds // 2
     assert counts["restarts"] > seeds // 2
-    assert counts["fenced"] > 0
-    for error in ("REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"):
-        assert counts[f"HeartbeatResponse {error}"] > 0
     assert counts["JoinGroupResponse MEMBER_ID_REQUIRED"] > seeds
+    if SOAK or not SEED:  # a few histories of any seed may lack what is rare
+        assert counts["fenced"] > 0
+        for error in ("REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"):
+            assert counts[f"HeartbeatResponse {error}"] > 0
