@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from random import Random, SystemRandom
+from types import MappingProxyType
 from typing import Any
 
 from tests.proof import page
@@ -34,6 +36,8 @@ ROUND_S_MAX = 1800
 SAID_CHARACTERS = 2000
 FIGURE = "figure: "
 """Lines that a part prints with this before them are shown on the page."""
+ALL_SKIPPED = re.compile(r"\n\d+ skipped in [^\n]*\s*$")
+"""How the report of pytest ends where no test ran."""
 
 
 @dataclass
@@ -47,6 +51,7 @@ class Result:
     counts: dict[str, int] = field(default_factory=dict)
     figures: list[str] = field(default_factory=list)
     failed: str = ""
+    skipped: bool = False
     said: str = ""
 
 
@@ -63,12 +68,16 @@ def run_part(part: Part, budget_s: float, chance: Random) -> Result:
         seed = chance.randrange(1 << 31)
         result.seeds.append(seed)
         command = part.command(seed, budget_s)
-        code, said = run_round(command, seed, max(ROUND_S_MAX, 2 * budget_s))
+        code, said = run_round(command, seed, max(ROUND_S_MAX, 2 * budget_s), part.environment)
         result.figures = [line.removeprefix(FIGURE) for line in said.splitlines() if line.startswith(FIGURE)]
         result.seconds = round(time.monotonic() - began, 1)
         if code:
             words = " ".join(command)
-            result.failed, result.said = f"OTTLA_SEED={seed} python {words}", said
+            set_first = "".join(f"{name}={value} " for name, value in part.environment.items())
+            result.failed, result.said = f"{set_first}OTTLA_SEED={seed} python {words}", said
+            break
+        if ALL_SKIPPED.search(f"\n{said}"):
+            result.skipped, result.said = True, said
             break
         result.rounds += 1
         counts.update(part.counted())
@@ -78,9 +87,14 @@ def run_part(part: Part, budget_s: float, chance: Random) -> Result:
     return result
 
 
-def run_round(arguments: list[str], seed: int, patience_s: float = ROUND_S_MAX) -> tuple[int, str]:
+def run_round(
+    arguments: list[str],
+    seed: int,
+    patience_s: float = ROUND_S_MAX,
+    added: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[int, str]:
     """The exit code of a process, and the end of what it has said."""
-    environment = {**os.environ, "OTTLA_SEED": str(seed), "PYTHONMALLOC": "default"}
+    environment = {**os.environ, **added, "OTTLA_SEED": str(seed), "PYTHONMALLOC": "default"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen([sys.executable, *arguments], stdout=said, stderr=said, env=environment)
@@ -120,6 +134,7 @@ def sentence(result: Result) -> str:
     """What came of a part, for the terminal."""
     counts = ", ".join(f"{number:,} {name}" for name, number in result.counts.items())
     outcome = f"FAILED: {result.failed}\n{result.said}" if result.failed else "passed"
+    outcome = f"skipped: {result.said}" if result.skipped else outcome
     return (
         f"{result.part}: {result.rounds} rounds, {result.seconds} s, {counts or 'nothing counted'}: {outcome}"
     )

@@ -96,7 +96,7 @@ def _last_results(runs: Sequence[Mapping[str, Any]]) -> str:
         counts = ", ".join(f"{number:,} {name}" for name, number in part["counts"].items())
         seeds = ", ".join(map(str, part["seeds"][:SEEDS_SHOWN]))
         more = " …" if len(part["seeds"]) > SEEDS_SHOWN else ""
-        outcome = "FAILED" if part["failed"] else "passed"
+        outcome = "FAILED" if part["failed"] else "skipped" if part.get("skipped") else "passed"
         rows.append((known.name, known.does, counts, f"{part['seconds']:.0f} s", seeds + more, outcome))
         if part.get("figures"):
             figures.append(f"\n{known.name} ({run['commit']}, {run['date']}):\n\n")

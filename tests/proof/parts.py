@@ -16,8 +16,9 @@ class Part:
     """A command that fails if it finds anything. `{seed}` stands for the seed of a round, `{seconds}` for
     the part's time, at least SECONDS_MIN.
 
-    `weight` is its share of the time. `counts` are numbers, or names of numbers in a module. A part is run
-    round by round, each with a new seed, until its time is over; at least once.
+    `weight` is its share of the time. `counts` are numbers, or names of numbers in a module. `environment` is
+    added to that of the proof. A part is run round by round, each with a new seed, until its time is over; at
+    least once.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Part:
     arguments: tuple[str, ...]
     counts: Mapping[str, int | str] = field(default_factory=dict)
     weight: float = 1.0
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, seed: int, seconds: float = 0.0) -> list[str]:
         """What Python is started with."""
@@ -53,6 +55,12 @@ def _number(value: int | str) -> int:
 def _suite(name: str, does: str, path: str, weight: float = 1.0, **counts: int | str) -> Part:
     spelled = {key.replace("_", " "): value for key, value in counts.items()}
     return Part(name, does, (*SUITE, path), spelled, weight)
+
+
+def _nightly(name: str, does: str, path: str, counted: str, kills: int) -> Part:
+    """A test that `make test` leaves out, with so many kills."""
+    environment = {"OTTLA_SOAK": "1", "OTTLA_KILLS": str(kills)}
+    return Part(name, does, (*SUITE, path), {counted: kills}, environment=environment)
 
 
 def _churn(strategy: str, kafka: str = "") -> Part:
@@ -95,11 +103,12 @@ PARTS = (
         "tests/transactions/test_kills.py::test_exactly_once_under_kills",
         kills_in_transactions="tests.transactions.test_kills:KILLS",
     ),
-    _suite(
+    _nightly(
         "exactly once on Apache Kafka",
         "the same workers and kills",
         "tests/transactions/test_kills.py::test_apache_kafka_under_the_same_kills",
-        kills_in_transactions_on_Apache_Kafka="tests.transactions.test_kills:KAFKAS_KILLS",
+        "kills in transactions on Apache Kafka",
+        30,
     ),
     Part(
         "faults of every kind",
@@ -137,11 +146,12 @@ PARTS = (
         "tests/mirror/test_exactly_once.py",
         mirror_kills="tests.mirror.test_exactly_once:KILLS",
     ),
-    _suite(
+    _nightly(
         "Spark kills",
         "drivers and workers are killed",
         "tests/spark/test_kills.py",
-        Spark_kills="tests.spark.test_kills:KILLS",
+        "Spark kills",
+        10,
     ),
     _suite(
         "Spark, exactly once",

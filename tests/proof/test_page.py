@@ -30,6 +30,18 @@ def test_a_part_runs_with_a_seed_and_a_failure_is_kept() -> None:
     assert str(result.seeds[0]) in result.failed
 
 
+def test_a_part_whose_tests_are_all_skipped_counts_nothing() -> None:
+    code = "import os; print('s' * 3); print(os.environ['TOLD'], 'in 0.12s')"
+
+    def told(text: str) -> tuple[bool, dict[str, int]]:
+        result = run_part(Part("", "", ("-c", code), {"things": 3}, environment={"TOLD": text}), 0, Random(1))
+        assert not result.failed
+        return result.skipped, result.counts
+
+    assert told("3 skipped") == (True, {})
+    assert told("2 passed, 1 skipped") == (False, {"things": 3})
+
+
 def test_parts_that_were_not_run_for_long_come_first() -> None:
     parts = [Part(name, "", ()) for name in ("new", "old", "never")]
     runs = [{"parts": [{"part": "old"}, {"part": "new"}]}, {"parts": [{"part": "new"}]}]

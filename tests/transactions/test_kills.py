@@ -13,13 +13,13 @@ import pytest
 
 from tests.broker.faults.forked_broker import ForkedBroker
 from tests.proof.checker import Outcome, anomalies
-from tests.scale import REPLAY, nightly, seeded, sized
+from tests.scale import REPLAY, kills, nightly, seeded, sized
 from tests.transactions.run import KillableBroker, Run
 from tools.peers import KAFKA_4, RealKafka
 
 KILLS = sized(60, 1_500)
 """A third each: workers are killed, replaced while they work, and lose their broker."""
-KAFKAS_KILLS = 300
+KAFKAS_KILLS = kills(300, 300)
 SETTINGS = {
     "group.min.session.timeout.ms": "500",
     "offsets.topic.num.partitions": "3",
