@@ -120,7 +120,7 @@ PLANTS = (
     Plant(
         "transaction acknowledged before its decision is stored",
         "ottla/broker/transactions/coordinator/ledger.py",
-        "        step.append(one.name, record, stored)",
+        "        step.append(id_state.name, record, stored)",
         "        stored(step, Code.NONE)",
         TRANSACTIONS,
     ),
@@ -164,7 +164,7 @@ PLANTS = (
     Plant(
         "rows forgotten by an abort",
         "ottla/producer/dispatcher.py",
-        "        # What another thread was moving from an inbox into the queues meanwhile.\n"
+        "        # Another thread may have moved rows from an inbox into the queues meanwhile.\n"
         "        self._abandon_queued(error)\n",
         "",
         "tests/producer/test_transactions.py::test_abort_gives_up_rows_that_are_being_queued",
@@ -193,7 +193,7 @@ PLANTS = (
     Plant(
         "journal's checksum ignored",
         "ottla/broker/storage/journal.py",
-        "        if int(checksum, 16) != crc32c.crc32c(text):\n            return None",
+        "        if int(checksum, 16) != crc32c(text):\n            return None",
         "        pass",
         "tests/broker/storage/test_catalog.py::test_damage_in_the_middle_of_the_journal_is_named",
     ),
@@ -266,15 +266,15 @@ PLANTS = (
     Plant(
         "markers for some partitions only",
         "ottla/broker/transactions/coordinator/ledger.py",
-        "        one.unmarked -= set(end.partitions) - failed",
-        "        one.unmarked -= set(end.partitions)",
+        "        id_state.unmarked -= set(end.partitions) - failed",
+        "        id_state.unmarked -= set(end.partitions)",
         TRANSACTIONS,
     ),
     Plant(
         "decided transaction forgotten by a restart",
         "ottla/broker/transactions/coordinator/ledger.py",
-        "        one.unmarked = set(one.stored.partitions)",
-        "        one.unmarked = set(sorted(one.stored.partitions)[1:])",
+        "        id_state.unmarked = set(id_state.stored.partitions)",
+        "        id_state.unmarked = set(sorted(id_state.stored.partitions)[1:])",
         TRANSACTIONS,
     ),
     Plant(
@@ -374,8 +374,8 @@ PLANTS = (
     Plant(
         "retention deletes one segment too many",
         "ottla/log/retention.py",
-        "    return count\n\n\ndef apply",
-        "    return count + (0 < count < len(segments) - 1)\n\n\ndef apply",
+        "    return count\n\n\ndef _is_old",
+        "    return count + (0 < count < len(segments) - 1)\n\n\ndef _is_old",
         "tests/log/test_retention.py::test_choice",
     ),
     Plant(
