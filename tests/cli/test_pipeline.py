@@ -21,6 +21,7 @@ from ottla.console.server import ConsoleServer
 from ottla.model.errors import ConfigError
 from tests.cli.kafka.conftest import ours
 from tests.console.visitor import Visitor
+from tests.scale import nightly
 from tests.waiting import wait_for
 
 WAIT_S = 200
@@ -205,6 +206,7 @@ def test_a_range_is_told_before_it_is_read(broker: EmbeddedBroker, file: Path) -
     assert "a time (2026-01-31" in ours("pipeline", "run", str(file), *words[:3], "--from", "soon").complaints
 
 
+@nightly("one more driver; tests/spark decodes Avro in the session of the tests")
 @pytest.mark.timeout(500)
 def test_avro_of_a_registry_over_a_range(broker: EmbeddedBroker, tmp_path: Path) -> None:
     broker.create_topic("avro", 1)

@@ -188,6 +188,7 @@ def test_there_is_no_temporary_directory_at_all(read_only_home: Path, small_deco
     assert_round_trip(result)
 
 
+@nightly("compiles for seconds")
 def test_a_package_that_cannot_be_written_to(tmp_path: Path, small_decode: str) -> None:
     """Nothing is kept beside the source; machine code goes to the user's cache."""
     package = tmp_path / "site-packages"
@@ -207,6 +208,7 @@ def test_a_package_that_cannot_be_written_to(tmp_path: Path, small_decode: str) 
             path.chmod(0o755)
 
 
+@nightly("compiles for seconds")
 def test_a_cpu_that_numba_is_told_to_know_nothing_about(small_decode: str) -> None:
     """LLVM would abort the process if a kernel used an instruction of the real one."""
     check = "from ottla.kernels import layout, path\nassert path().VERIFY == layout.VERIFY_LATER\n"

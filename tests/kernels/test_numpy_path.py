@@ -37,6 +37,7 @@ from tests.kernels.two_paths import (
 )
 from tests.naive.record_set import batch, marker, message, record, varint, wrapper
 from tests.naive.strategies import ABORTED, record_sets
+from tests.scale import sized
 
 pytestmark = pytest.mark.each_alone
 
@@ -135,7 +136,7 @@ def test_a_batch_that_ends_at_every_byte_by_its_own_account() -> None:
     for size in range(record_layout.BATCH_OVERHEAD, len(data)):
         cut = bytearray(data[:size])
         struct.pack_into(">i", cut, 8, size - record_layout.ENTRY_OVERHEAD)
-        for count in (0, 1, 2, 3):
+        for count in sized((0, 3), (0, 1, 2, 3)):
             struct.pack_into(">i", cut, 57, count)
             read(good + bytes(cut) + good, verify_crc=False)
 

@@ -20,6 +20,7 @@ from ottla.cli.kafka import flags, tool
 from ottla.cli.main import main
 from tests.page_blocks import SPARK_PAGES, page_blocks
 from tests.real_servers import require_zookeeper
+from tests.scale import nightly
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python(?: .*)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -100,6 +101,7 @@ def test_the_demo_runs() -> None:
     assert (ROOT / "build" / "demo" / "lag.png").read_bytes().startswith(b"\x89PNG")
 
 
+@nightly("the demo with Java runs the same parts")
 def test_the_demo_without_java_runs_what_it_can(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     paths = f"{ROOT}{os.pathsep}{ROOT / 'src'}"

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.model.errors import LocalProtocolError
 from ottla.wire.schema import decode, encode
+from tests.scale import nightly
 from tests.wire.golden_messages import golden_lines
 from tests.wire.messages import GOLDEN, KINDS, Row, rows_of
 from tools.peer_cache import Unavailable
@@ -37,6 +38,7 @@ def test_fields_that_a_version_lacks_are_dropped_or_refused_as_kafka_does() -> N
         assert _encoded(row) == row.data, row.label
 
 
+@nightly("the file changes with the pinned clients only")
 def test_the_golden_file_is_what_kafkas_classes_write() -> None:
     try:
         lines = golden_lines()

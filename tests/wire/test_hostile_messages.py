@@ -41,7 +41,7 @@ def attempt(kind: type[ProtocolMessage], version: int, data: bytes) -> ProtocolM
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@settings(max_examples=sized(3, 60), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sized(2, 60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_values_survive_the_round_trip_in_every_version(
     kind: type[ProtocolMessage], data: st.DataObject

@@ -18,6 +18,7 @@ from tests.broker.wire_client import Client
 from tests.consumer.coordinated.foreign_members import FOREIGN, Confluent, ForeignMember, Ours
 from tests.consumer.coordinated.member_process import CONSUMER
 from tests.consumer.coordinated.mixed_group import PARTITIONS, MixedGroup
+from tests.scale import nightly
 from tests.waiting import wait_for
 from tools.peers import KAFKA_4, RealKafka
 
@@ -91,6 +92,7 @@ def test_each_record_is_read_once_in_a_mixed_consumer_group(broker: EmbeddedBrok
     end(group)
 
 
+@nightly("shows that the test is right, not our broker")
 def test_each_record_is_read_once_in_a_consumer_group_on_apache_kafka(
     real_kafka: Callable[[str], RealKafka], groups: Groups
 ) -> None:
