@@ -135,12 +135,12 @@ def test_pages_and_forms_work_without_javascript(shown: Shown, browser: webdrive
             assert expected in browser.find_element(By.TAG_NAME, "main").text, path
         browser.get(f"{shown.url}/topics/orders/search?contains=user-3")
         browser.find_element(By.PARTIAL_LINK_TEXT, "Show the first").click()
-        assert "50 hits; there may be more" in browser.find_element(By.TAG_NAME, "main").text
+        wait_for(lambda: "50 hits; there may be more" in text_of(browser), "the first hits")
         browser.get(f"{shown.url}/topics/live")
         browser.find_element(By.CSS_SELECTOR, "#produce summary").click()
         browser.find_element(By.NAME, "value").send_keys("by hand")
         browser.find_element(By.CSS_SELECTOR, "#produce button").click()
-        assert "by hand" in browser.find_element(By.TAG_NAME, "main").text
+        wait_for(lambda: "by hand" in text_of(browser), "the page with the new record")
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
