@@ -1,14 +1,16 @@
 """Drivers and workers of exactlyOnce die at random moments: readers of committed records see no anomaly.
 
-What they see is judged by the checker of tests/proof, where each batch is one transaction. A process of Spark
-takes seconds to start, so the suite kills few of them; its many deaths are those between two steps of the
-protocol. `make soak` kills more, on Apache Kafka too, and OTTLA_KILLS=n so many: a third of them are drivers.
-OTTLA_SEED decides which and when.
+What they see is judged by the checker of tests/proof, where each batch is one transaction. They die in three
+ways: between two steps of the protocol; as processes that do what Spark's processes do without Java, which
+cost little to start; and as processes of Spark, which take seconds to start, so that the suite kills few.
+`make soak` kills more, on Apache Kafka too, and OTTLA_KILLS=n so many processes of Spark: a third of them are
+drivers. OTTLA_SEED decides which and when.
 """
 
 from __future__ import annotations
 
 import random
+import signal
 import sys
 import threading
 import time
@@ -25,10 +27,13 @@ from ottla.producer import TransactionEnder
 from ottla.spark.exactly_once import write_tasks
 from ottla.spark.exactly_once.decision_log import DecisionLog
 from ottla.spark.pipeline.state import PipelineState
+from tests.forked_processes import ForkedProcesses
 from tests.proof.checker import History, Outcome, Transaction, anomalies
 from tests.scale import REPLAY, SOAK, kills, seeded, sized
-from tests.spark import exactly_once_driver
+from tests.spark import exactly_once_driver, exactly_once_process
+from tests.spark.exactly_once_process import WORKER, batches_done, values_of
 from tests.spark.killing import newest_batch, reaches, running
+from tests.spark.process_tree import children, kill, kill_with_all_below, name_of
 from tests.spark.sink_steps import Sink, bootstrap, task
 from tests.waiting import wait_for
 from tools.peers import KAFKA_4, RealKafka
@@ -38,6 +43,8 @@ __all__ = ["bootstrap"]
 COMMITTED = "read_committed"
 PARTITIONS = 3
 DEATHS = sized(20, 500)
+BATCH_S = 0.1
+"""About how long a batch without Java takes."""
 KILLS = kills(2, 500)
 DEADLINE_S = 480 + 30 * KILLS
 Values = dict[TopicAndPartition, list[str]]
@@ -117,9 +124,6 @@ def test_drivers_and_tasks_die_between_any_two_steps(bootstrap: str, monkeypatch
     assert anomalies(history) == [], REPLAY
 
 
-# --- processes of Spark
-
-
 @pytest.fixture(params=["ottla", "kafka"] if SOAK else ["ottla"])
 def servers(request: pytest.FixtureRequest) -> Iterator[str]:
     if request.param == "kafka":
@@ -128,6 +132,116 @@ def servers(request: pytest.FixtureRequest) -> Iterator[str]:
         return
     with EmbeddedBroker() as broker:
         yield broker.bootstrap
+
+
+# --- processes without Java
+
+
+class Drivers:
+    """Drivers, one after the other. One that was stopped goes on later, beside its successor."""
+
+    def __init__(self, servers: str, topic: str, notes: Path, chance: random.Random) -> None:
+        self._processes = ForkedProcesses(exactly_once_process.__name__, servers, topic, str(notes))
+        self._notes, self._chance = notes, chance
+        self._pid = 0
+
+    def keep_up(self, until: int = 1_000_000) -> int:
+        """Let a driver run if there is none; return its id."""
+        if not self._pid or not self._processes.lives(self._pid):
+            self._pid = self._processes.start(str(until))
+        return self._pid
+
+    def kill(self) -> None:
+        """Kill the driver, with what it has started or without; a stopped one goes on then."""
+        pid = self.keep_up()
+        self._wait_for_a_batch()
+        if self._chance.random() < 0.5:
+            kill_with_all_below(pid)
+        self._processes.kill(pid)
+        for stopped in list(self._processes.stopped):
+            self._processes.go_on(stopped)
+
+    def stop(self) -> None:
+        """Stop the driver: it is replaced, and does not know it when it goes on."""
+        pid = self.keep_up()
+        self._wait_for_a_batch()
+        with suppress(ProcessLookupError):
+            self._processes.send(pid, signal.SIGSTOP)
+        self._pid = 0
+
+    def kill_worker(self) -> None:
+        """Kill a process in which tasks run."""
+        workers = wait_for(self._workers, "tasks run", pause=0.001)
+        time.sleep(self._chance.uniform(0, BATCH_S))  # the moment of the kill is what is tried
+        kill(self._chance.choice(workers))
+
+    def _workers(self) -> list[int]:
+        return [pid for pid in children(self.keep_up()) if name_of(pid) == WORKER]
+
+    def _wait_for_a_batch(self) -> None:
+        before = batches_done(self._notes)
+
+        def is_done() -> bool:
+            self.keep_up()
+            return batches_done(self._notes) > before
+
+        wait_for(is_done, "a batch is done", pause=0.005)
+        time.sleep(self._chance.uniform(0, 2 * BATCH_S))
+
+    def finish(self, more: int) -> int:
+        """Kill all of them; the last one writes so many batches more. Return how many there are."""
+        self._kill_all()
+        batches = batches_done(self._notes) + more
+
+        def is_done() -> bool:
+            self.keep_up(batches)
+            return batches_done(self._notes) >= batches
+
+        wait_for(is_done, "all is written")
+        wait_for(lambda: not self._processes.lives(self._pid), "the last driver ends")
+        return batches
+
+    def close(self) -> None:
+        """End all of them."""
+        self._kill_all()
+        self._processes.close()
+
+    def _kill_all(self) -> None:
+        for stopped in list(self._processes.stopped):
+            self._processes.go_on(stopped)
+        for pid in list(self._processes.running):
+            kill_with_all_below(pid)
+            self._processes.kill(pid)
+
+
+@pytest.mark.timeout(sized(300, 7_200))
+def test_processes_of_drivers_and_tasks_are_killed(servers: str, tmp_path: Path) -> None:
+    chance = seeded("processes")
+    topic, notes = f"processes-{chance.getrandbits(32):x}", tmp_path / "batches"
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, PARTITIONS)])
+    drivers = Drivers(servers, topic, notes, chance)
+    steps = [drivers.kill] * DEATHS + [drivers.kill_worker] * DEATHS + [drivers.stop] * (DEATHS // 4)
+    chance.shuffle(steps)
+    with _reading(servers, topic) as seen:
+        try:
+            for step in steps:
+                step()
+            batches = drivers.finish(2)
+        finally:
+            drivers.close()
+        final = _final(servers, topic)
+        wait_for(lambda: seen == final, "the reader has seen everything")
+    log = notes.with_suffix(".log")
+    assert not log.exists(), log.read_text()
+    transactions = [
+        _batch(topic, {partition: values_of(batch, partition) for partition in range(PARTITIONS)})
+        for batch in range(batches)
+    ]
+    assert anomalies(_history(transactions, final, seen)) == [], REPLAY
+
+
+# --- processes of Spark
 
 
 @pytest.mark.timeout(DEADLINE_S + 60)
