@@ -3,7 +3,8 @@
 The broker is Kafka 0.9.0.1 with its ZooKeeper, and both are members of groups there that nobody else is in.
 They read the same topics: 8 B keys and 100 B or 1 KB values in one partition, uncompressed messages of format
 0. Kafka's is kafka.tools.ConsumerPerformance, which looks at the size of every message; ours is read as
-columns, and message by message in a loop that looks at the size of every value.
+columns, and message by message in a loop that looks at the size of every value. A bare socket loop asks for
+1 MB at a time and looks at nothing: the bound that the broker sets, which columns may come near instead.
 
 The tool begins to count a second after its streams are there, when its queue is full; so do we with ours:
 neither the start of Java nor the first rebalance counts. The tool is a new Java in each round, which compiles
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 
-from benchmarks.consume import KEY_BYTES, Log
+from benchmarks.consume import KEY_BYTES, Log, by_wall, read_bare
 from benchmarks.consume_scala import DIFFERENT_MB, HEAP_MB, filled, scala_rate
 from benchmarks.harness import Case, Effort, Measure, Peer, benchmark
 from benchmarks.workload import Shape, record_sets
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 VALUE_BYTES = (100, 1000)
 SETTLING_S = 1.0
 """As long as the tool waits between its streams and its clock."""
-COLUMNS_TARGET, ROWS_TARGETS = 3.0, {100: 1.0, 1000: 1.5}
+COLUMNS_TARGET, ROWS_TARGETS, BARE_TARGET = 3.0, {100: 1.0, 1000: 1.5}, 0.8
 
 Read = Callable[[KafkaStream, int], int]
 
@@ -45,6 +46,7 @@ def connectors(effort: Effort) -> Iterator[Case]:
             for value_bytes in VALUE_BYTES:
                 made = record_sets(Shape(value_bytes, key_bytes=KEY_BYTES, magic=0), DIFFERENT_MB)
                 topic = filled(kafka, made, 1, 4 * effort.server_mb)
+                bare = Peer("a bare socket loop", measure=partial(bare_rate, topic), target=BARE_TARGET)
                 for read, said, target in (
                     (read_columns, "columns", COLUMNS_TARGET),
                     (read_rows, "rows", ROWS_TARGETS[value_bytes]),
@@ -56,7 +58,7 @@ def connectors(effort: Effort) -> Iterator[Case]:
                         f"connector, {said} of {value_bytes} B values, by the clock",
                         "records/s",
                         rate_of(read, kafka.zookeeper, topic),
-                        [rival],
+                        [rival, bare] if read is read_columns else [rival],
                         max(2, effort.process_rounds),
                     )
     except Unavailable as error:
@@ -84,6 +86,11 @@ def rate_of(read: Read, zookeeper: str, topic: Log) -> Measure:
         return topic.records / took
 
     return measure
+
+
+def bare_rate(topic: Log) -> float:
+    """Records a second of a loop that decodes nothing."""
+    return by_wall(partial(read_bare, topic), topic.records)
 
 
 def read_columns(stream: KafkaStream, records: int) -> int:

@@ -53,7 +53,7 @@ TIMEOUT_S = 60.0
 IN_FLIGHT = 20
 # Of all records, by how fast the contender is.
 CONFLUENT_SHARE, AIOKAFKA_SHARE, KAFKA_PYTHON_SHARE = 8, 16, 64
-NAMED_FETCH, NAMED_PRODUCE = 4, 9
+NAMED_FETCH, NAMED_PRODUCE, OLD_FETCH = 4, 9, 1
 GROWTH_VALUE_BYTES, GROWTH_TARGETS = 100, {10: None, 100: None, 1000: 0.6, 10_000: 0.3}
 """By the number of partitions: what is left of the speed with one."""
 TARGETS = {100: (10, 20, 80, 0.6), 1000: (3, 7, None, None)}
@@ -238,6 +238,7 @@ def read_bare(log: Log, records: int) -> None:
     head = memoryview(bytearray(4))
     room = memoryview(bytearray(2 * FETCH_BYTES))
     sets = len(log.set_bytes)
+    version = OLD_FETCH if log.broker_version else NAMED_FETCH
     with connected(log.address) as connection:
         for partition in range(log.partitions):
             offset, end = 0, records // log.partitions
@@ -246,18 +247,18 @@ def read_bare(log: Log, records: int) -> None:
                 asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size_max)
                 topic = FetchTopic(topic=log.topic, partitions=[asked])
                 request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=len(room), topics=[topic])
-                connection.sendall(frame(request, NAMED_FETCH))
+                connection.sendall(frame(request, version))
                 _receive(connection, head)
                 answer = room[: struct.unpack(">i", head)[0]]
                 _receive(connection, answer)
                 # A set comes whole, or a broker had to stop at the end of a file.
-                offset += log.set_records if len(answer) > size_max else _short(answer)
+                offset += log.set_records if len(answer) > size_max else _short(answer, version)
 
 
-def _short(answer: memoryview) -> int:
+def _short(answer: memoryview, version: int) -> int:
     """How many records came."""
-    body = response_body(FetchRequest.API, NAMED_FETCH, answer)
-    response, _ = decode_prefix(FetchResponse, NAMED_FETCH, body)
+    body = response_body(FetchRequest.API, version, answer)
+    response, _ = decode_prefix(FetchResponse, version, body)
     (found,) = response.responses[0].partitions
     if found.error_code or not found.records:
         raise RuntimeError(f"a fetch was answered with error {found.error_code} and no records")

@@ -93,7 +93,8 @@ def decode_legacy(effort: Effort) -> Iterator[Case]:
     for magic, codec in ((0, "snappy"), (1, "lz4")):
         sets = record_sets(Shape(key_bytes=8, magic=magic, codec=codec), effort.medium_mb)
         _check_same_records(sets)
-        yield _versus_parsers(sets, effort)
+        case = _versus_parsers(sets, effort)
+        yield replace(case, peers=[wanted, *case.peers])
         yield _versus_decompression(sets, effort)
 
 

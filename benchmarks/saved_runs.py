@@ -1,6 +1,6 @@
 """Results in a file, a line of JSON each: what was measured, how, when and on what.
 
-A result replaces the one of the same name, so that the file has the last run of each; others stay.
+A result replaces the one of the same name and unit, so that the file has the last run of each; others stay.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,13 +22,18 @@ RUNS = ROOT / "docs" / "benchmarks.jsonl"
 
 
 def save(result: Result, command: str, file: Path = RUNS) -> None:
-    """Put a result of the command into the file, in the place of the last one of its name."""
+    """Put a result of the command into the file, in the place of the last one of its name and unit."""
     lines = file.read_text().splitlines() if file.exists() else []
-    kept = {json.loads(line)["name"]: line for line in lines}
-    kept[result.name] = json.dumps({**plain(result), "run": run_of(command)})
+    kept = {_key(json.loads(line)): line for line in lines}
+    line = {**plain(result), "run": run_of(command)}
+    kept[_key(line)] = json.dumps(line)
     hidden = file.with_suffix(".new")
     hidden.write_text("".join(f"{line}\n" for line in kept.values()))
     hidden.replace(file)
+
+
+def _key(line: dict[str, Any]) -> tuple[str, str]:
+    return line["name"], line["unit"]
 
 
 def plain(result: Result) -> dict[str, Any]:
@@ -48,8 +54,18 @@ def run_of(command: str) -> dict[str, Any]:
         "at": datetime.now(UTC).isoformat(timespec="minutes"),
         "commit": _commit(),
         "load": round(os.getloadavg()[0], 1),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "machine": f"{os.cpu_count()} cores, {_processor()}, Python {platform.python_version()}",
     }
+
+
+def _processor() -> str:
+    """The name of the processor, where Linux tells it; else its architecture."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.machine()
 
 
 def _commit() -> str:

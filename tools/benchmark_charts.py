@@ -1,22 +1,20 @@
-"""Draw benchmark runs as charts: `python tools/benchmark_charts.py` reads docs/benchmarks.jsonl.
+"""Show benchmark runs: `python -m tools.benchmark_charts` reads docs/benchmarks.jsonl, and draws charts.
 
 `python -m benchmarks NAME --save` writes the file. Results whose picture is on docs/benchmarks.md become
 docs/pictures/bench-NAME.svg: a bar for ottla and one for each peer that was measured, and below them the
-command, the day and the machine's load. The pictures are light and dark by themselves.
+command, the day and the machine's load. The pictures are light and dark by themselves. The tables are written
+by `benchmark_tables`.
 """
 
 from __future__ import annotations
 
 import html
-import json
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-RUNS = ROOT / "docs" / "benchmarks.jsonl"
-PAGE = ROOT / "docs" / "benchmarks.md"
+from tools.benchmark_tables import PAGE, ROOT, load_text, pages, saved_runs, scaled
+
 PICTURES = ROOT / "docs" / "pictures"
 WIDTH, ROW, LABEL, TOP, FOOT = 720, 26, 230, 34, 24
 STYLE = (
@@ -43,7 +41,7 @@ def drawn(result: dict[str, Any]) -> str:
     height = TOP + ROW * len(rows) + FOOT
     wins = "shorter" if result["better"] == "less" else "longer"
     run = result["run"]
-    foot = f"{wins} is better · {run['command']} · {run['at'][:10]} · load {run['load']:g}"
+    foot = f"{wins} is better · {run['command']} · {run['at'][:10]} · {load_text([run['load']])}"
     spoken = ", ".join(f"{name} {scaled(value)}" for name, value, _ in rows)
     title = f"{result['name']} ({result['unit']})"
     parts = [
@@ -63,23 +61,16 @@ def drawn(result: dict[str, Any]) -> str:
     return "".join([*parts, "</svg>\n"])
 
 
-def scaled(value: float) -> str:
-    """Three digits and a unit."""
-    for factor, suffix in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if value >= factor:
-            return f"{value / factor:.3g}{suffix}"
-    return f"{value:.3g}"
-
-
 def shown_results() -> list[dict[str, Any]]:
     """The results whose picture is on the page."""
     page = PAGE.read_text()
-    results = map(json.loads, RUNS.read_text().splitlines())
-    return [result for result in results if f"pictures/{file_name(result)})" in page]
+    return [result for result in saved_runs() if f"pictures/{file_name(result)})" in page]
 
 
 def main() -> int:
-    """Write the charts of the page."""
+    """Write the tables and the charts."""
+    for page, text in pages():
+        page.write_text(text)
     for result in shown_results():
         (PICTURES / file_name(result)).write_text(drawn(result))
     return 0

@@ -109,15 +109,17 @@ def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("only_one")
-def test_a_saved_result_replaces_the_last_one_of_its_name(tmp_path: Path) -> None:
+def test_a_saved_result_replaces_the_last_one_of_its_name_and_unit(tmp_path: Path) -> None:
     file = tmp_path / "runs.jsonl"
-    file.write_text('{"name": "a case", "ours": 1}\n{"name": "another", "ours": 2}\n')
+    others = [{"name": "a case", "unit": "MB", "ours": 2}, {"name": "another", "unit": "s", "ours": 2}]
+    last = {"name": "a case", "unit": "things/s", "ours": 1}
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in (last, *others)))
     assert command.main(["one", "--quick", "--save", str(file)]) == 0
-    first, second = map(json.loads, file.read_text().splitlines())
+    first, *rest = map(json.loads, file.read_text().splitlines())
     assert (first["name"], first["ours"], first["better"]) == ("a case", 8.0, "more")
     assert first["run"]["command"] == "python -m benchmarks one --quick"
     assert "samples" not in first["peers"][0]
-    assert second == {"name": "another", "ours": 2}
+    assert rest == others
 
 
 @pytest.mark.usefixtures("only_one")

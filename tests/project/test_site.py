@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tools import benchmark_charts, site
+from tools import site
 
 ROOT = Path(__file__).parents[2]
 GENERATED = {
@@ -37,15 +37,6 @@ def test_the_site_is_built_without_broken_links(tmp_path: Path) -> None:
     assert '<li class="here"><a href="groups.html">' in page
     assert '<h1 id="groups">Groups</h1>' in page
     assert ".md" not in "".join(link.split('"')[0] for link in page.split('href="')[1:])
-
-
-def test_charts_are_drawn_from_the_runs() -> None:
-    results = benchmark_charts.shown_results()
-    pictures = set(benchmark_charts.PICTURES.glob("bench-*.svg"))
-    assert {benchmark_charts.PICTURES / benchmark_charts.file_name(result) for result in results} == pictures
-    for result in results:
-        chart = benchmark_charts.PICTURES / benchmark_charts.file_name(result)
-        assert chart.read_text() == benchmark_charts.drawn(result), "python tools/benchmark_charts.py"
 
 
 def test_pictures_are_part_of_the_site(tmp_path: Path) -> None:
