@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ottla import Admin, EmbeddedBroker, Producer
+from ottla import Admin, EmbeddedBroker, Producer, TopicAndPartition
+from tests.committed_reader import Values
+from tests.proof.checker import History, Write
 from tests.waiting import PATIENCE_S
 
 PARTITIONS = 3
@@ -72,3 +74,25 @@ def steady_writes(bootstrap: str, topic: str) -> Iterator[list[int]]:
 def positions(broker: EmbeddedBroker, group: str) -> dict[int, int]:
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         return {place.partition: one.offset for place, one in admin.group_offsets(group).items()}
+
+
+def copied(
+    topic: str, count: int, final: Mapping[int, Sequence[object]], *readers: Values, repeats: bool = False
+) -> History:
+    """What became of a source that has the numbers up to `count` in each partition, in its copy."""
+    places = [TopicAndPartition(topic, partition) for partition in range(PARTITIONS)]
+    ends = {place: [_text(value) for value in final.get(place.partition, ())] for place in places}
+    return History(
+        writes=[Write(f"source {at}", at, f"{at}: {number}") for at in places for number in range(count)],
+        final=_named(ends),
+        readers=[_named(values) for values in readers],
+        repeats=repeats,
+    )
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _named(seen: Values) -> Values:
+    return {at: [f"{at}: {value}" for value in values] for at, values in seen.items()}

@@ -15,8 +15,9 @@ from ottla.mirror.offset_runs import translated
 from ottla.mirror.translation import read_runs
 from ottla.model.topic_partition import TopicAndPartition
 from tests.mirror.clusters import content, end_of
-from tests.mirror.killing import PARTITIONS, Worker, positions, steady_writes
-from tests.scale import seeded, sized
+from tests.mirror.killing import PARTITIONS, Worker, copied, positions, steady_writes
+from tests.proof.checker import anomalies
+from tests.scale import REPLAY, seeded, sized
 from tests.waiting import wait_for
 
 KILLS = sized(5, 200)
@@ -47,6 +48,7 @@ def test_killed_at_random(source: EmbeddedBroker, target: EmbeddedBroker, name: 
     finally:
         worker.close()
     copies = {at: [int(row[2] or b"") for row in rows] for at, rows in content(there, name).items()}
+    assert anomalies(copied(name, counts[0], copies, repeats=True)) == [], REPLAY
     for partition, numbers in copies.items():
         expected = 0
         for number in numbers:

@@ -12,21 +12,21 @@ from __future__ import annotations
 import random
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla import Admin, EmbeddedBroker, PartitionConsumer, Producer, TopicAndPartition, replay
+from ottla import Admin, EmbeddedBroker, Producer, TopicAndPartition, replay
 from ottla.admin import NewTopic
 from ottla.producer import TransactionEnder
 from ottla.spark.exactly_once import write_tasks
 from ottla.spark.exactly_once.decision_log import DecisionLog
 from ottla.spark.pipeline.state import PipelineState
+from tests.committed_reader import Values, committed_seen
 from tests.forked_processes import ForkedProcesses
 from tests.proof.checker import History, Outcome, Transaction, anomalies
 from tests.scale import REPLAY, SOAK, kills, seeded, sized
@@ -40,14 +40,12 @@ from tools.peers import KAFKA_4, RealKafka
 
 __all__ = ["bootstrap"]
 
-COMMITTED = "read_committed"
 PARTITIONS = 3
 DEATHS = sized(20, 500)
 BATCH_S = 0.1
 """About how long a batch without Java takes."""
 KILLS = kills(2, 500)
 DEADLINE_S = 480 + 30 * KILLS
-Values = dict[TopicAndPartition, list[str]]
 
 
 class Dead(BaseException):
@@ -223,7 +221,7 @@ def test_processes_of_drivers_and_tasks_are_killed(servers: str, tmp_path: Path)
     drivers = Drivers(servers, topic, notes, chance)
     steps = [drivers.kill] * DEATHS + [drivers.kill_worker] * DEATHS + [drivers.stop] * (DEATHS // 4)
     chance.shuffle(steps)
-    with _reading(servers, topic) as seen:
+    with committed_seen(servers, topic, PARTITIONS) as seen:
         try:
             for step in steps:
                 step()
@@ -255,7 +253,7 @@ def test_a_stream_writes_every_record_once_whoever_is_killed(servers: str, tmp_p
     command = [sys.executable, "-m", exactly_once_driver.__name__, servers, topic, out, str(tmp_path)]
     done, said, state = tmp_path / "done", tmp_path / "said.txt", tmp_path / "state"
     records, deadline = 0, time.monotonic() + DEADLINE_S
-    with _reading(servers, out) as seen:
+    with committed_seen(servers, out, PARTITIONS) as seen:
         while victims or not done.exists():
             assert time.monotonic() < deadline, said.read_text(errors="replace")[-3000:]
             if done.exists() or not records:  # all is done, and not all are killed
@@ -303,30 +301,6 @@ def _spans(state: PipelineState, number: int, out: str) -> dict[int, list[str]]:
     }
 
 
-@contextmanager
-def _reading(servers: str, out: str) -> Iterator[Values]:
-    """What a reader of committed records sees meanwhile."""
-    seen: Values = {}
-    is_over = threading.Event()
-
-    def read() -> None:
-        with PartitionConsumer(bootstrap_servers=servers, isolation_level=COMMITTED) as consumer:
-            for partition in range(PARTITIONS):
-                consumer.consume_partition(out, partition, "earliest")
-            while not is_over.is_set():
-                for chunk in consumer.chunks(timeout=0.1):
-                    values = seen.setdefault(chunk.topic_partition, [])
-                    values += [value.decode() for value in chunk.batch["value"].to_pylist()]
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        is_over.set()
-        thread.join()
-
-
 # --- histories
 
 
@@ -336,7 +310,7 @@ def _batch(name: str, values: dict[int, list[str]]) -> Transaction:
 
 
 def _final(servers: str, topic: str) -> Values:
-    table = replay(topic, bootstrap_servers=servers, isolation_level=COMMITTED).to_table()
+    table = replay(topic, bootstrap_servers=servers, isolation_level="read_committed").to_table()
     final: Values = {}
     for partition, value in zip(table["partition"].to_pylist(), table["value"].to_pylist(), strict=True):
         final.setdefault(TopicAndPartition(topic, partition), []).append(value.decode())

@@ -12,9 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from ottla import Admin, OttlaError, PartitionConsumer, Producer, TopicAndPartition, replay
+from ottla import Admin, OttlaError, Producer, TopicAndPartition, replay
 from ottla.admin import NewTopic
 from tests.broker.transactions.committed import read_committed
+from tests.committed_reader import Values, committed_seen
 from tests.forked_processes import ForkedProcesses
 from tests.proof.checker import History, Outcome, Placed, Seen, Transaction, Write
 from tests.transactions.worker import GROUP, INPUT, OUTPUT, OUTPUT_PARTITIONS
@@ -64,7 +65,7 @@ class Run:
         self._counts = dict.fromkeys(IDS, 0)
         self._processes = ForkedProcesses("tests.transactions.worker")
         self._workers: dict[str, list[int]] = {name: [] for name in IDS}
-        self._seen: list[dict[TopicAndPartition, list[str]]] = [{}]
+        self._seen: list[Values] = []
         self._noted: dict[Path, int] = {}
         self._ended_count = self._fed_count = self._read_count = self._broker_kills = 0
         self._inputs: list[Write] = []
@@ -187,26 +188,9 @@ class Run:
     @contextmanager
     def reader(self) -> Iterator[None]:
         """Read the output meanwhile."""
-        is_over = threading.Event()
-
-        def read() -> None:
-            with PartitionConsumer(
-                bootstrap_servers=self._broker.bootstrap, isolation_level=COMMITTED
-            ) as one:
-                for partition in range(OUTPUT_PARTITIONS):
-                    one.consume_partition(OUTPUT, partition, "earliest")
-                while not is_over.is_set():
-                    for chunk in one.chunks(timeout=0.1):
-                        values = self._seen[0].setdefault(chunk.topic_partition, [])
-                        values += [value.decode() for value in chunk.batch["value"].to_pylist()]
-
-        thread = threading.Thread(target=read)
-        thread.start()
-        try:
+        with committed_seen(self._broker.bootstrap, OUTPUT, OUTPUT_PARTITIONS) as values:
+            self._seen.append(values)
             yield
-        finally:
-            is_over.set()
-            thread.join()
 
     # --- what is left
 
@@ -273,10 +257,10 @@ def final_inputs(bootstrap: str) -> Seen:
     return final
 
 
-def final_values(bootstrap: str) -> dict[TopicAndPartition, list[str]]:
+def final_values(bootstrap: str) -> Values:
     """All committed values of the output, in order."""
     table = replay(OUTPUT, bootstrap_servers=bootstrap, isolation_level=COMMITTED).to_table()
-    final: dict[TopicAndPartition, list[str]] = {}
+    final: Values = {}
     for partition, value in zip(table["partition"].to_pylist(), table["value"].to_pylist(), strict=True):
         final.setdefault(TopicAndPartition(OUTPUT, partition), []).append(value.decode())
     return final
