@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 
 import pyarrow as pa
@@ -92,6 +93,25 @@ def test_the_rest_can_be_taken_as_columns() -> None:
     assert offsets(made.take_rest()) == [*range(105, 110)]
     assert list(made) == []
     assert offsets(made.take_rest()) == []
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 4, 6, 9, 10])
+def test_rows_end_at_a_shut_gate_and_continue_when_it_opens(allowed: int) -> None:
+    left = [allowed]
+
+    def gate(numbers: Iterator[int]) -> Iterator[int]:
+        while left[0] and (number := next(numbers, None)) is not None:
+            left[0] -= 1
+            yield number
+
+    made = RowMaker("t", 0, gate=gate).rows(batch())
+    before = iter(made)
+    assert [one.offset for one in before] == [*range(100, 100 + allowed)]
+    assert offsets(made.rest()) == [*range(100 + allowed, 110)]
+    assert list(made) == []
+    left[0] = COUNT
+    assert list(before) == [], "who holds the old iterator gets no row of the new one"
+    assert [one.offset for one in made] == [*range(100 + allowed, 110)]
 
 
 def test_a_slice_gives_its_rows() -> None:

@@ -73,6 +73,11 @@ class MonotonicClock:
 MONOTONIC = MonotonicClock()
 
 
+def in_seconds(clock: Clock) -> Callable[[], float]:
+    """Return a function for the time of a clock in seconds; for MONOTONIC one in C, for loops in C."""
+    return time.monotonic if clock is MONOTONIC else lambda: clock.now_ms() / 1000
+
+
 class Deadline:
     """The moment by which something must be done. With `timeout_ms=None` there is no limit."""
 

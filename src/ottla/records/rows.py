@@ -33,6 +33,8 @@ _NOTHING = pa.RecordBatch.from_pylist([], SCHEMA)
 
 Deserializer = Callable[[bytes], Any] | ColumnSchema
 """A function of bytes, or an `ottla.Schema`."""
+Gate = Callable[[Iterator[int]], Iterator[int]]
+"""From the offsets of rows to the same offsets, until no more may be handed out. It takes none in vain."""
 
 
 def _function(deserializer: Deserializer | None) -> Callable[[bytes], Any]:
@@ -54,7 +56,11 @@ class RowMaker:
         partition: int,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
+        *,
+        gate: Gate | None = None,
     ) -> None:
+        """`gate` limits the rows: they end where its iterator does, and the rest can be read later."""
+        self._gate = gate
         is_raw = key_deserializer is None and value_deserializer is None
         self._type = RawMessageAndMetadata if is_raw else MessageAndMetadata
         self._origin = Origin(topic, partition, _function(key_deserializer), _function(value_deserializer))
@@ -74,7 +80,7 @@ class RowMaker:
                 "whole.batches.min.bytes is set, so there are no rows: read chunks, or leave it out"
             )
         columns = zip(
-            offsets,
+            offsets if self._gate is None else self._gate(offsets),
             binary_values(batch.column("key")),
             binary_values(batch.column("value")),
             timestamp_values(batch),
@@ -91,7 +97,8 @@ class Rows:
 
     `rest`, `take_rest` and `drop` work in the middle of an iteration, and from other threads, without Python
     code for each row: the iterator of the offsets knows how many are left, and ends when its list is emptied.
-    Rows that were handed out are not kept, so that their memory can be used again.
+    Rows that were handed out are not kept, so that their memory can be used again. If a gate shuts, all
+    iterators end; a new one continues.
     """
 
     def __init__(self, maker: RowMaker, batch: pa.RecordBatch) -> None:
@@ -130,6 +137,12 @@ class Rows:
     def _blocks(self) -> Iterator[Iterator[MessageAndMetadata[Any, Any]]]:
         while True:
             with self._lock:
+                left = length_hint(self._unread)
+                if left:  # the gate has shut in the middle of a block
+                    self._begun -= left
+                    self._unread = iter(())
+                    self._iterator = chain.from_iterable(self._blocks())
+                    return
                 batch = self._batch.slice(self._begun, BLOCK_ROWS)
                 if not batch.num_rows:
                     self._batch, self._begun = _NOTHING, 0

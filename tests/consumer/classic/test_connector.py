@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from ottla import EmbeddedBroker
-from ottla.consumer.classic import Blacklist, ConsumerConnector, ConsumerThreadId, Health, Whitelist
+from ottla.consumer.classic import (
+    Blacklist,
+    ConsumerConnector,
+    ConsumerThreadId,
+    Health,
+    KafkaStream,
+    Whitelist,
+)
 from ottla.model.errors import ConfigError, ConsumerRebalanceFailed, ConsumerTimeout, MessageStreamsExist
 from ottla.model.topic_partition import TopicAndPartition
+from ottla.records.messages import RawMessageAndMetadata
 from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.zookeeper import paths
 from ottla.zookeeper.kazoo_session import KazooZooKeeperSession
@@ -143,18 +152,23 @@ def test_offsets_are_committed_by_and_by_and_only_when_they_changed(
     reader.join()
 
 
+@pytest.mark.parametrize("face", [lambda stream: stream, iter], ids=["stream", "iterator"])
 def test_a_stream_without_messages_times_out_and_may_be_read_on(
-    connector: Connectors, writer: Writer, topic: str
+    connector: Connectors,
+    writer: Writer,
+    topic: str,
+    face: Callable[[KafkaStream], Iterator[RawMessageAndMetadata]],
 ) -> None:
     (stream,) = connector(consumer_timeout_ms=300).create_message_streams({topic: 1})[topic]
+    messages = face(stream)
     for _ in range(2):
         with pytest.raises(ConsumerTimeout, match=r"consumer\.timeout\.ms=300"):
-            next(stream)
+            next(messages)
     fill(writer, topic, 1, partitions=1)
 
     def found() -> bool:
         try:
-            return next(stream).offset == 0
+            return next(messages).offset == 0
         except ConsumerTimeout:
             return False
 

@@ -187,3 +187,22 @@ def test_an_answer_from_before_the_cut_opens_nothing() -> None:
     gate.shut()
     gate.extend(200)
     assert not gate.is_open(0)
+
+
+def test_a_gate_looks_at_the_clock_before_it_takes_an_offset() -> None:
+    gate, now_s, offsets = DeliveryGate(), [0.0], iter(range(10))
+    gate.reopen()
+    gate.extend(2_000)
+    passed = gate.while_open(offsets, lambda: now_s[0])
+    assert [next(passed), next(passed)] == [0, 1]
+    gate.extend(3_000)
+    now_s[0] = 2.5
+    assert next(passed) == 2, "the lease was extended meanwhile"
+    now_s[0] = 3.0
+    assert list(passed) == []
+    gate.extend(9_000)
+    passed = gate.while_open(offsets, lambda: now_s[0])
+    assert next(passed) == 3, "none was lost"
+    gate.shut()
+    assert list(passed) == []
+    assert next(offsets) == 4

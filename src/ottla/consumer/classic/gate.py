@@ -2,8 +2,8 @@
 
 ZooKeeper keeps a session for its timeout after the last request. So an answer proves that our nodes exist
 until the time when the request was sent + session timeout, whatever happens to the network or this process.
-Streams compare `until_ms` with the clock before every message: a process that was stopped for a minute finds
-the lease over, even though none of its threads has seen yet that the session is lost.
+Streams compare `until_ms` with the clock before every message (`while_open`): a process that was stopped for
+a minute finds the lease over, even though none of its threads has seen yet that the session is lost.
 
 GATE_TABLE has the states; in OPEN, `until_ms` is when the lease ends.
 """
@@ -11,9 +11,11 @@ GATE_TABLE has the states; in OPEN, `until_ms` is when the lease ends.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
+from itertools import repeat, starmap, takewhile
 from math import inf
+from operator import gt, mul, truth
 
 SHUT = -inf
 
@@ -52,19 +54,34 @@ class DeliveryGate:
     """The session's thread shuts it, the rebalancing thread opens it; any thread may read `until_ms`."""
 
     def __init__(self) -> None:
-        self.until_ms = SHUT
+        self._until_s = [SHUT]  # one number, in a list so that loops in C find the present one
         self._changed = threading.Condition(threading.Lock())
         self._state = GateState.SHUT
+
+    @property
+    def until_ms(self) -> float:
+        """When the lease ends."""
+        return self._until_s[0] * 1000
 
     def is_open(self, now_ms: float) -> bool:
         """Return whether a message may be handed out now."""
         return now_ms < self.until_ms
 
+    def while_open(self, offsets: Iterator[int], now_s: Callable[[], float]) -> Iterator[int]:
+        """Return an iterator that ends when the lease is over: the clock is read before each offset is taken.
+
+        All of it are loops in C, so with a `now_s` in C no Python code runs for an offset.
+        """
+        ends_s = starmap(self._until_s.__getitem__, repeat((0,)))
+        times_s = starmap(now_s, repeat(()))
+        is_open = takewhile(truth, map(gt, ends_s, times_s))
+        return map(mul, is_open, offsets)  # True times an offset is the offset
+
     def shut(self) -> None:
         """Shut at once; answers to requests that are under way do not open it."""
         with self._changed:
             self._state = GATE_TABLE[self._state, GateEvent.SHUT]
-            self.until_ms = SHUT
+            self._until_s[0] = SHUT
 
     def reopen(self) -> None:
         """The session is connected, and what it lost was dropped: the next answer opens the gate."""
@@ -76,7 +93,7 @@ class DeliveryGate:
         with self._changed:
             self._state = GATE_TABLE[self._state, GateEvent.ANSWERED]
             if self._state is GateState.OPEN:
-                self.until_ms = max(self.until_ms, until_ms)
+                self._until_s[0] = max(self._until_s[0], until_ms / 1000)
                 self._changed.notify_all()
 
     def wait(self, timeout_ms: float | None) -> None:

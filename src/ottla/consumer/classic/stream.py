@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Self
 
 from ottla.consumer.classic.stream_queue import StreamQueue
@@ -21,6 +22,23 @@ from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.records.messages import MessageAndMetadata
 
 _NO_ROWS: Iterator[MessageAndMetadata[Any, Any]] = iter(())
+
+
+class _Wait:
+    """An iterator without elements that waits before it ends.
+
+    An error that it raises ends no loop in C around it: the next call waits again.
+    """
+
+    def __init__(self, wait: Callable[[], object]) -> None:
+        self._wait = wait
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> MessageAndMetadata[Any, Any]:
+        self._wait()
+        raise StopIteration
 
 
 class KafkaStream:
@@ -42,12 +60,17 @@ class KafkaStream:
         self._name = name
         self._keep_alive = keep_alive
         """Keeps the connector alive while the application holds only its streams."""
-        self._gate = queue.gate
-        self._now_ms = queue.clock.now_ms
         self._rows = _NO_ROWS
 
-    def __iter__(self) -> Self:
-        return self
+    def __iter__(self) -> Iterator[MessageAndMetadata[Any, Any]]:
+        """Iterate over messages as `next` returns them; the iterator, too, can be used after an error."""
+        return chain.from_iterable(self._waits_and_rows())
+
+    def _waits_and_rows(self) -> Iterator[Iterator[MessageAndMetadata[Any, Any]]]:
+        """Yield in turn an iterator that only waits for rows, and the rows: a loop in C runs through both."""
+        while not self.is_closed:
+            yield _Wait(self.has_next)
+            yield self._rows
 
     def __next__(self) -> MessageAndMetadata[Any, Any]:
         """Return the next message; waits for it.
@@ -55,9 +78,8 @@ class KafkaStream:
         Raises ConsumerTimeout after consumer.timeout.ms; the stream can still be read afterwards. Raises the
         error that stopped a partition, once, and continues with the others.
         """
-        if self._now_ms() < self._gate.until_ms:
-            for row in self._rows:
-                return row
+        for row in self._rows:
+            return row
         while self.has_next():
             for row in self._rows:
                 return row
@@ -80,10 +102,7 @@ class KafkaStream:
         With `timeout=None` it is the same as iterating the stream.
         """
         while self.has_next(timeout):
-            for row in self._rows:
-                yield row
-                if self._now_ms() >= self._gate.until_ms:
-                    break
+            yield from self._rows
 
     def chunks(self, timeout: float | None = None) -> Iterator[FetchedDataChunk]:
         """Iterate over messages as Arrow columns, in chunks as they were fetched.

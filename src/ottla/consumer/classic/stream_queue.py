@@ -7,9 +7,10 @@ dropped can be collected: KafkaStream keeps the connector alive, its queue does 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import exp
 
-from ottla.client.clock import Clock, Deadline
+from ottla.client.clock import Clock, Deadline, in_seconds
 from ottla.consumer.classic.gate import DeliveryGate
 from ottla.consumer.reading.held_chunks import HeldChunk, HeldChunks, ReadingPosition
 from ottla.fetching.chunk_queue import FetchedDataChunk
@@ -140,7 +141,8 @@ class StreamQueue:
         """Hand out this partition too. `add` creates its feed, which begins at `start`."""
         with self._held.lock:  # no chunk is taken before its partition is known here
             feed = add(self._inbox)
-            maker = RowMaker(*topic_partition, *self._deserializers)
+            gate = partial(self.gate.while_open, now_s=in_seconds(self.clock))
+            maker = RowMaker(*topic_partition, *self._deserializers, gate=gate)
             self._held.add(ReadingPosition(feed, start, maker))
             return feed
 
