@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ottla.log import file_names, lost_offsets
+from ottla.log import file_names, lost_offsets, offset_index
+from ottla.log.compaction import begin, finish
 from ottla.log.file_system import REAL
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import ColdRead
 from ottla.log.retention import apply_retention
+from ottla.log.segment import Segment
 from ottla.log.segment_list import damage_in
 from ottla.log.time_lookup import largest_timestamp, offset_for_timestamp
+from ottla.log.undecided import StoredAbort
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError
+from ottla.model.errors import KafkaError, StorageError
 from tests.log.faulty_files import QuickFiles
 from tests.log.record_sets import NOW, add, batch, open_log, rows_of, values
 
@@ -151,3 +156,127 @@ def test_a_sealed_segment_becomes_the_active_one_again(tmp_path: Path, rows: Row
     newest = largest_timestamp(log)
     assert newest is not None
     assert newest.offset == offset
+
+
+def test_a_ticket_reads_what_was_removed_since_it_was_made(tmp_path: Path, rows: Rows) -> None:
+    log = opened(tmp_path)
+    wanted = opened(tmp_path).read(4, 300)
+    ticket = log.read_cached(4, 300)
+    assert isinstance(ticket, ColdRead)
+    log.delete_oldest(2)
+    log.purge()
+    assert ticket.read() == wanted
+    assert len(rows) == BATCHES * 3
+
+
+def test_a_time_is_found_although_the_oldest_segment_goes_meanwhile(
+    tmp_path: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread looks, and reads each segment for it; the owner does not wait."""
+    log = opened(tmp_path)
+    first, second = log.segments[:2]
+    read = Segment._read_files
+
+    def slowly(segment: Segment) -> None:
+        read(segment)
+        if segment is first:
+            log.delete_oldest(1)
+
+    monkeypatch.setattr(Segment, "_read_files", slowly)
+    record = offset_for_timestamp(log, NOW + second.base_offset // 3)
+    assert record is not None
+    assert record.offset == second.base_offset
+    assert len(rows) == BATCHES * 3
+
+
+def no_descriptor(*_: object) -> bytes:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_who_asks_is_told_that_files_cannot_be_read(
+    tmp_path: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(offset_index, "read_whole", no_descriptor)
+        with pytest.raises(StorageError):
+            offset_for_timestamp(log, NOW)
+        with pytest.raises(StorageError):
+            largest_timestamp(log)
+        with pytest.raises(StorageError):
+            apply_retention(log, NOW)
+    assert rows_of(log) == rows
+
+
+def test_a_compaction_that_cannot_begin_leaves_the_log_to_the_next(
+    tmp_path: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(tmp_path, replace(SMALL, min_compaction_lag_ms=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(offset_index, "read_whole", no_descriptor)
+        with pytest.raises(StorageError):
+            begin(log, 0, NOW + 1000)
+    assert not log.is_compacting
+    finish(log, begin(log, 0, NOW + 1000))
+    assert rows_of(log) == rows
+
+
+def test_a_compaction_begins_without_reading_indexes(tmp_path: Path, rows: Rows) -> None:
+    log, twin = opened(tmp_path), opened(tmp_path)
+    assert rows_of(twin) == rows
+    ticket = begin(log, 0, NOW)
+    assert read_segments(log) == [len(log.segments) - 1]
+    bases = [segment.base_offset for group in ticket.groups for segment in group.old]
+    finish(log, ticket)
+    wanted = begin(twin, 0, NOW)
+    assert bases == [segment.base_offset for group in wanted.groups for segment in group.old]
+    finish(twin, wanted)
+
+
+def test_aborts_are_told_without_reading_indexes(tmp_path: Path, rows: Rows) -> None:
+    log = opened(tmp_path)
+    abort = StoredAbort(7, 3, BATCHES * 3 - 1, BATCHES * 3)
+    log.active.note_aborted([abort])
+    log.has_aborts = True
+    assert log.aborted(0, 300, BATCHES * 3) == [abort]
+    assert read_segments(log) == [len(log.segments) - 1]
+    assert len(rows) == BATCHES * 3
+
+
+@pytest.mark.parametrize("config", [SMALL, replace(SMALL, retention_ms=-1, retention_bytes=2000)])
+def test_retention_goes_on_where_a_file_was_removed(tmp_path: Path, rows: Rows, config: LogConfig) -> None:
+    log = opened(tmp_path, config)
+    gone, sizes = log.segments[1], [segment.file.path.stat().st_size for segment in log.segments]
+    gone.file.path.unlink()
+    assert log.size == sum(sizes) - sizes[1]
+    assert damage_in(log.segments) == [f"{gone.file.path}: the file is gone"]
+    assert apply_retention(log, NOW + 10 * SMALL.retention_ms) > 5
+    assert log.purge() > 5
+    assert len(rows) == BATCHES * 3
+
+
+def test_a_log_that_is_emptied_is_not_damaged(tmp_path: Path, rows: Rows) -> None:
+    log = opened(tmp_path)
+    log.truncate(0)
+    assert damage_in(log.segments) == []
+    assert log.high_watermark == 0
+    assert len(rows) == BATCHES * 3
+
+
+def test_an_offset_that_no_index_can_have_ends_the_sound_part(tmp_path: Path, rows: Rows) -> None:
+    """No checksum covers offsets; the index is made anew, and the next segment may be far away."""
+    log = opened(tmp_path)
+    log.truncate(log.segments[1].base_offset)
+    first = log.segments[0]
+    batches = list(first.file.headers(0))
+    log.abandon()
+    with first.file.path.open("r+b") as file:
+        file.seek(batches[-1].position)
+        file.write((1 << 33).to_bytes(8, "big"))
+    first.path_of(file_names.INDEX).write_bytes(b"no index")
+    for suffix in (file_names.LOG, file_names.INDEX, file_names.TIME_INDEX):
+        (tmp_path / "t-0" / f"{1 << 34:020d}{suffix}").touch()
+    log = opened(tmp_path, replace(SMALL, index_interval_bytes=0))
+    assert log.segments[0].offset_index.count
+    assert "no batch begins there" in damage_in(log.segments)[0]
+    assert len(rows) == BATCHES * 3

@@ -73,7 +73,7 @@ def grouped(segments: Sequence[Segment], config: LogConfig) -> list[list[Segment
     size = entries = 0
     for segment in segments:
         size += segment.size
-        entries += segment.offset_index.count + 1
+        entries += segment.index_entries_max + 1
         fits = (
             groups
             and size <= config.segment_bytes
@@ -84,5 +84,5 @@ def grouped(segments: Sequence[Segment], config: LogConfig) -> list[list[Segment
             groups[-1].append(segment)
         else:
             groups.append([segment])
-            size, entries = segment.size, segment.offset_index.count + 1
+            size, entries = segment.size, segment.index_entries_max + 1
     return groups

@@ -142,11 +142,11 @@ def begin(
     dirty = first_dirty(log, first_dirty_offset)
     ticket = CompactionTicket(log.config, dirty, now_ms, keys_max, producer_expiry_ms, log.cuts)
     log.is_compacting = True
-    segments = cleanable_segments(log, dirty, now_ms, stable_offset)
     ticket.aborted = [
         item for segment in log.segments if segment.has_aborts for item in segment.aborted.entries()
     ]
     try:
+        segments = cleanable_segments(log, dirty, now_ms, stable_offset)
         if segments and segments[-1].next_offset > dirty:
             for old in grouped(segments, log.config):
                 first = old[0]

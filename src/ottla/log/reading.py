@@ -143,7 +143,10 @@ class _Stretch:
         """The bytes of a fetch; None if they are not in this file, empty if it was cut."""
         data, start = None, self._start
         if start is None:
-            start = self._segment.offset_index.lookup(limits.offset)  # by this thread: it reads the index
+            try:
+                start = self._segment.offset_index.lookup(limits.offset)  # this thread reads the index
+            except OSError:
+                start = 0  # the index may be gone: the segment was deleted since the ticket was made
         span = search(self._pread, start, self._end, limits.offset)
         if not isinstance(span, Span) and span != self._end and start:
             span = search(self._pread, 0, self._end, limits.offset)  # the index may be damaged
@@ -179,8 +182,10 @@ class ColdRead:
         any.
         """
         ticket = cls(limits)
-        for segment in [segments[0], *[item for item in segments[1:] if item.size][:1]]:
-            ticket._stretches.append(_Stretch(segment, limits))
+        ticket._stretches.append(_Stretch(segments[0], limits))
+        later = next((segment for segment in segments[1:] if segment.size), None)
+        if later is not None:
+            ticket._stretches.append(_Stretch(later, limits))
         return ticket
 
     @property

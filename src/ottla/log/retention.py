@@ -54,12 +54,22 @@ def _is_old(segment: SegmentFacts | Segment, config: LogConfig, now_ms: int) -> 
     return 0 <= config.retention_ms < now_ms - segment.largest_timestamp
 
 
-def apply_retention(log: PartitionLog, now_ms: int) -> int:
-    """Drop expired segments; return how many. Their files stay as `.deleted` until `log.purge()`."""
+def has_to_read(log: PartitionLog) -> bool:
+    """Whether `expired` has to read files, for the age of the oldest segment."""
+    return log.config.is_deleted and log.config.retention_ms >= 0 and not log.segments[0].is_read
+
+
+def expired(log: PartitionLog, now_ms: int) -> int:
+    """How many of the oldest segments have expired; any thread may ask. Raises StorageError."""
     try:
-        count = expired_count(log.segments, log.config, log.start_offset, now_ms)
+        return expired_count(list(log.segments), log.config, log.start_offset, now_ms)
     except OSError as error:
         raise StorageError(f"{log.path}: cannot apply retention: {error}") from error
+
+
+def apply_retention(log: PartitionLog, now_ms: int) -> int:
+    """Drop expired segments; return how many. Their files stay as `.deleted` until `log.purge()`."""
+    count = expired(log, now_ms)
     if count:
         log.delete_oldest(count, now_ms)
     return count

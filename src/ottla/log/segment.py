@@ -102,6 +102,7 @@ class Segment(SegmentParts):
         What is behind damage may be as young as the file.
         """
         self.forget()
+        end_offset = min(end_offset, self.base_offset + RELATIVE_OFFSET_MAX + 1)
         for header in self.file.headers(0):
             if not self.next_offset <= header.last_offset < end_offset:
                 break  # no checksum covers offsets
@@ -240,8 +241,8 @@ class Segment(SegmentParts):
         return None
 
     def offset_after(self, offset: int, size: int) -> int:
-        """An offset at or after the end of a read of `size` bytes from `offset` on, by the index alone."""
-        end = self.offset_index.offset_after(offset, size)
+        """An offset at or after the end of a read of `size` bytes from `offset` on. Reads no files."""
+        end = self.offset_index.offset_after(offset, size) if self.is_read else None
         return self.next_offset if end is None else end
 
     def _look_again(self, offset: int, position: int) -> Span | None:
@@ -329,6 +330,8 @@ class Segment(SegmentParts):
 
     def truncate(self, offset: int) -> None:
         """Cut the batch that holds `offset` and everything after it."""
+        if not self.is_read:
+            self._read_files()  # while index and log agree
         first = self.locate(offset)
         if first is not None:
             self.file.truncate(first.position)

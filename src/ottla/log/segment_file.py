@@ -93,15 +93,22 @@ class SegmentFile:
             if name != "size":
                 raise AttributeError(name)
             try:
-                self.size = os.stat(self._path).st_size
+                self.size = self.stat().st_size
             except FileNotFoundError:
-                self.size = os.stat(self._next_path).st_size  # the owner is renaming it
+                self.size, self.damage = 0, f"{self._path}: the file is gone"
             return self.size
 
     @property
     def path(self) -> Path:
         """The file."""
         return Path(self._path)
+
+    def stat(self) -> os.stat_result:
+        """What the system knows of the file, which is not opened for it. Raises OSError."""
+        try:
+            return os.stat(self._path)
+        except FileNotFoundError:
+            return os.stat(self._next_path)  # the owner is renaming it
 
     def make(self) -> None:
         """Open the file, which is made if it is missing."""

@@ -6,6 +6,7 @@ A start only lists sealed segments (`Segment.sealed`). What their files say is r
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,14 +112,22 @@ class SegmentParts:
         return self.file.size
 
     @property
+    def index_entries_max(self) -> int:
+        """How many entries the offset index has; before it is read, how many its file has room for."""
+        if not self.is_read:
+            with suppress(FileNotFoundError):
+                return os.stat(self._path_text(file_names.INDEX)).st_size // ENTRY_BYTES
+        return self.offset_index.count
+
+    @property
     def has_aborts(self) -> bool:
         """Whether aborted transactions end here."""
         return self.is_read and self.aborted.count > 0
 
     @property
     def modified_ms(self) -> int:
-        """When the log file was last written."""
-        if not self.file.is_made:
-            return self.created_ms
-        opened = self.file.opened()
-        return os.fstat(opened.fd).st_mtime_ns // 1_000_000
+        """When the log file was last written; without a file, when this object was made."""
+        if self.file.is_made:
+            with suppress(FileNotFoundError):
+                return self.file.stat().st_mtime_ns // 1_000_000
+        return self.created_ms

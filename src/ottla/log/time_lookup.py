@@ -44,7 +44,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimestampAndOf
     Raises StorageError, and KafkaError 2 if a damaged segment may have it.
     """
     with _as_storage_error(log):
-        for segment in log.segments:
+        for segment in list(log.segments):  # to read them takes time, and the owner may drop some meanwhile
             if segment.max_timestamp >= timestamp_ms:
                 record = _in_segment(segment, timestamp_ms, log.start_offset)
                 if record is not None:
@@ -137,7 +137,8 @@ def largest_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
 
     Raises as `offset_for_timestamp` does.
     """
-    newest = max(segment.max_timestamp for segment in log.segments)
+    with _as_storage_error(log):
+        newest = max(segment.max_timestamp for segment in list(log.segments))
     if newest < 0:
         return None
     record = offset_for_timestamp(log, newest)
@@ -155,9 +156,12 @@ def _largest_that_is_left(log: PartitionLog) -> TimestampAndOffset | None:
 def offsets_before(log: PartitionLog, timestamp_ms: int, count_max: int, now_ms: int) -> list[int]:
     """ListOffsets 0: bases of segments last written at or before a time, newest first.
 
-    LATEST also gives the end of the log, EARLIEST only its start.
+    LATEST also gives the end of the log, EARLIEST only its start. Raises StorageError.
     """
-    points = [(max(segment.base_offset, log.start_offset), segment.modified_ms) for segment in log.segments]
+    with _as_storage_error(log):
+        points = [
+            (max(segment.base_offset, log.start_offset), segment.modified_ms) for segment in log.segments
+        ]
     if log.active.size:
         points.append((log.high_watermark, now_ms))
     if timestamp_ms == LATEST:

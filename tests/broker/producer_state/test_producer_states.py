@@ -369,6 +369,33 @@ def test_batches_under_way_are_known_although_a_segment_has_just_begun(tmp_path:
     assert known(loaded(log)) == known(states)
 
 
+@pytest.mark.parametrize(("batches", "segments"), [(0, 1), (1, 1), (12, 5)])
+def test_a_clean_start_reads_no_more_segments_than_producers_may_need(
+    tmp_path: Path, batches: int, segments: int
+) -> None:
+    """A producer may send its last five batches again; of one with a single batch the snapshot has all."""
+    log, states = open_log(tmp_path / "t-0", LogConfig(), QuickFiles()), ProducerStates()
+    for number in range(12):
+        log.append(checked(batch((None, b"of nobody")), log.config, NOW), NOW)
+        log.write_staged()
+        log._segments.roll(log.high_watermark, log.config, NOW)
+        if number < batches:
+            produced(log, states, numbered(number, 1))
+    save(states, log)
+    log = reopened(log)
+    asked = []
+    walk = log.history
+
+    def history(offset: int = 0) -> Iterator[tuple[BatchHeader, EndMarker | None]]:
+        asked.append(offset)
+        return walk(offset)
+
+    log.history = history  # type: ignore[method-assign]
+    assert known(loaded(log)) == known(states)
+    assert [segment.is_read for segment in log.segments] == [False] * (len(log.segments) - 1) + [True]
+    assert sum(segment.next_offset > asked[0] for segment in log.segments) <= segments
+
+
 def test_a_snapshot_is_of_what_is_written(tmp_path: Path) -> None:
     log, states = filled(tmp_path / "t-0")
     before = known(states)

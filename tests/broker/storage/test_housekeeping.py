@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
+from ottla.broker.storage import housekeeping as housekeeping_module
 from ottla.broker.storage.record_batches import batch_of, batches_of
-from ottla.log import checkpoints
+from ottla.log import checkpoints, compaction
+from ottla.log.compaction import CompactionTicket
+from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import Segment
+from ottla.model.errors import StorageError
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -83,6 +90,61 @@ def test_expired_segments_go_and_their_files_with_them(tmp_path: Path) -> None:
             wait_for(lambda: len(stored(client, "events")) < 10, "retention")
             assert stored(client, "events")[-1][0] == 10
         wait_for(lambda: not list((tmp_path / "events-0").glob("*.deleted")), "removal of files")
+
+
+def test_the_loop_does_not_wait_for_the_age_of_a_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a start nothing is known of sealed segments: a thread reads their files."""
+    readers: list[str] = []
+    read = Segment._read_files
+
+    def noted(segment: Segment) -> None:
+        readers.append(threading.current_thread().name)
+        read(segment)
+
+    monkeypatch.setattr(Segment, "_read_files", noted)
+    config = {"retention.ms": "60000", "segment.bytes": "400"}
+    with EmbeddedBroker(tmp_path) as broker:
+        broker.create_topic("events", config=config)
+        with Client.of(broker.bootstrap) as client:
+            for number in range(10):
+                produce(client, "events", (None, b"old %d" % number * 10), time_ms=1_000_000)
+            produce(client, "events", (None, b"new"))
+        broker.stop()
+        broker.start()
+        thread = broker._thread()
+        thread.wait_for(thread.service.housekeeping.apply_retention())
+        with Client.of(broker.bootstrap) as client:
+            assert [value for *_, value in stored(client, "events")][-1:] == [b"new"]
+            assert len(stored(client, "events")) < 10
+    assert readers
+    assert all(name.startswith("ottla-reader") for name in readers)
+
+
+def test_compaction_of_the_others_goes_on_where_one_cannot_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"cleanup.policy": "compact", "segment.bytes": "400", "min.cleanable.dirty.ratio": "0.01"}
+    with EmbeddedBroker(tmp_path, properties={"log.cleaner.enable": "false"}) as broker:
+        thread = broker._thread()
+        housekeeping = thread.service.housekeeping
+        with Client.of(broker.bootstrap) as client:
+            for name in ("bad", "good"):
+                broker.create_topic(name, config=config)
+                for number in range(10):
+                    produce(client, name, (b"key", b"%d" % number * 30))
+            begin_all = compaction.begin
+
+            def begin(log: PartitionLog, *arguments: Any, **more: Any) -> CompactionTicket:
+                if log.path.name.startswith("bad"):
+                    raise StorageError("no descriptor is left")
+                return begin_all(log, *arguments, **more)
+
+            monkeypatch.setattr(housekeeping_module, "begin", begin)
+            thread.wait_for(housekeeping.compact())
+            assert len(stored(client, "good")) < 5
+            assert len(stored(client, "bad")) == 10
 
 
 def test_a_slow_partition_keeps_old_messages_beside_a_young_one(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ottla.broker.storage.runtime import Runtime
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.log.cleanable import dirty_ratio, is_due
 from ottla.log.compaction import CompactionTicket, begin, finish
-from ottla.log.retention import apply_retention
+from ottla.log.retention import apply_retention, expired, has_to_read
 from ottla.log.segment_list import damage_in
 from ottla.model.errors import StorageError
 
@@ -92,6 +92,10 @@ class Housekeeping:
             if partition_log is None:
                 continue  # its topic was deleted since this pass began
             try:
+                if has_to_read(partition_log):
+                    await self._in_thread(expired, partition_log, self._runtime.now_ms())
+                    if partition.log is not partition_log:
+                        continue
                 dropped = apply_retention(partition_log, self._runtime.now_ms())
             except StorageError:
                 log.exception("retention of %s failed", partition)
@@ -99,6 +103,10 @@ class Housekeeping:
             if dropped:
                 purge_later(partition, self._runtime)
             await asyncio.sleep(0)
+
+    async def _in_thread(self, work: Callable[..., object], *arguments: object) -> None:
+        """Call a function that reads files, and leave the loop free meanwhile."""
+        await self._runtime.loop.run_in_executor(self._runtime.readers, work, *arguments)
 
     async def compact(self) -> None:
         """Compact the logs that are due, the dirtiest first, one at a time: it takes memory and a thread."""
@@ -113,15 +121,20 @@ class Housekeeping:
                 return
             dirtiest = max(due, key=self._dirtiness)
             tried.add(dirtiest)
-            await self._compact(dirtiest)
+            try:
+                await self._compact(dirtiest)
+            except StorageError:
+                log.exception("compaction of %s failed", dirtiest)
 
     def _is_due(self, partition: Partition) -> bool:
         partition_log = partition.log
-        return (
-            partition_log is not None
-            and partition_log.config.is_compacted
-            and is_due(partition_log, *self._cleaning_state(partition))
-        )
+        if partition_log is None or not partition_log.config.is_compacted:
+            return False
+        try:
+            return is_due(partition_log, *self._cleaning_state(partition))
+        except OSError:  # it has to read files of segments
+            log.exception("compaction of %s failed", partition)
+            return False
 
     def _dirtiness(self, partition: Partition) -> float:
         assert partition.log is not None
@@ -135,16 +148,14 @@ class Housekeeping:
         return self._store.directory.first_dirty_offsets.get((partition.topic, partition.index), 0)
 
     async def _compact(self, partition: Partition) -> None:
-        store, runtime, partition_log = self._store, self._runtime, partition.log
+        store, partition_log = self._store, partition.log
         assert partition_log is not None
         expiry_ms = store.config.producer_id_expiry_ms
         first_dirty, now_ms, stable = self._cleaning_state(partition)
         ticket = begin(partition_log, first_dirty, now_ms, producer_expiry_ms=expiry_ms, stable_offset=stable)
         self._compaction = ticket
         try:
-            await runtime.loop.run_in_executor(runtime.readers, ticket.run)
-        except StorageError:
-            log.exception("compaction of %s failed; its log is as it was", partition)
+            await self._in_thread(ticket.run)
         finally:
             self._compaction = None
             result = finish(partition_log, ticket)
@@ -162,6 +173,7 @@ class Housekeeping:
             except StorageError as error:
                 self._runtime.turn.faults.note({partition: error})
             self._log_damage(partition)
+            await asyncio.sleep(0)
         self._store.directory.checkpoint()
 
     def _log_damage(self, partition: Partition) -> None:
