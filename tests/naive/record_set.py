@@ -8,6 +8,7 @@ of `ottla.records.reader` and its kernels, which the formats leave open:
 * a record's headers are looked at only when asked for, and only in records that are delivered;
 * varints of more than nine bytes, offset deltas outside of 0 to 2**31 - 1, offsets and base timestamps
   beyond 2**62, and a header count of zero in more than one byte are damage;
+* a compressed batch of more than RECORDS_MAX records is damage;
 * batches that are hidden (markers, aborted transactions) are not looked into;
 * the bytes behind a whole entry that do not make another one are left alone.
 """
@@ -26,6 +27,7 @@ from ottla.records.compression import Codec, OverLimit, compress, decompress
 
 LIMIT = 1 << 62
 UNBOUNDED = 1 << 28
+RECORDS_MAX = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,8 @@ def _decode_batch(entry: bytes, base_offset: int, session: _Session) -> None:
     if codec and body:  # an empty batch has nothing to decompress
         if codec > 4:
             raise _Bad("codec")
+        if count > RECORDS_MAX:
+            raise _Bad("count")
         body = session.inflate(Codec(codec), body, 2)
     if count > len(body) // 7:
         raise _Bad("count")

@@ -100,7 +100,7 @@ def scan(
 ) -> Entries:
     """Find the entries of data[start:]; where no kernel can, checksums are left to `verified`.
 
-    Raises OverLimit if there are more than `rows_max`.
+    Raises CorruptRecord if there are more than `rows_max`.
     """
     path = kernels.path()
     verify = path.VERIFY if verify_crc else layout.VERIFY_NOTHING
@@ -120,8 +120,8 @@ def scan(
     return Entries(data, table[:rows], Summary(*summary.tolist()), at, damage)
 
 
-def _too_many(records: str) -> OverLimit:
-    return OverLimit(f"{records} in one batch, above the limit of {RECORDS_MAX:,}")
+def _too_many(records: str) -> CorruptRecord:
+    return CorruptRecord(f"{records} in one batch, above the limit of {RECORDS_MAX:,}")
 
 
 def _larger(table: Table, rows: int, times: float, rows_max: int | None) -> Table:
@@ -248,11 +248,7 @@ def _unwrapped(data: U8Array, wrapper: Row, arena: Arena, *, verify_crc: bool) -
     """The messages inside a compressed message of format 0 or 1."""
     codec, magic = Codec.of_attributes(int(wrapper[layout.ATTRIBUTES])), int(wrapper[layout.MAGIC])
     start = arena.append(codec, _wrapper_value(data, wrapper), magic=magic)
-    try:
-        inner = scan(_filled(arena), verify_crc=verify_crc, start=start, source=1, rows_max=RECORDS_MAX)
-    except OverLimit:
-        arena.size = start
-        raise
+    inner = scan(_filled(arena), verify_crc=verify_crc, start=start, source=1, rows_max=RECORDS_MAX)
     if inner.damage:
         raise CorruptRecord(f"inside a compressed message, {inner.damage}")
     table, summary = inner.table, inner.summary
