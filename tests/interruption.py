@@ -1,7 +1,8 @@
-"""Programs that are interrupted (Ctrl-C) while they wait."""
+"""Programs that get a signal while they wait."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -27,3 +28,13 @@ def interrupted(program: str, *arguments: str) -> str:
         process.communicate()
     assert process.returncode not in {0, -signal.SIGKILL}
     return complaint
+
+
+def signal_another_thread(pid: int, number: signal.Signals) -> None:
+    """Send a signal that a thread takes which is not the main one: no wait of the main thread ends by it.
+
+    That is what a signal comes to if it arrives when Python has just looked for signals and is about to wait.
+    The thread must not be about to end. Linux gives a signal to the thread whose number is named.
+    """
+    others = [int(name) for name in os.listdir(f"/proc/{pid}/task") if int(name) != pid]
+    os.kill(min(others), number)

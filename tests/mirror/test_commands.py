@@ -19,6 +19,7 @@ from ottla.cli.main import main
 from ottla.consumer.coordinated import RebalanceListener
 from ottla.mirror import MirrorRecord
 from ottla.model.topic_partition import TopicAndPartition
+from tests.interruption import signal_another_thread
 from tests.mirror.clusters import content, write
 from tests.page_blocks import page_blocks
 from tests.waiting import PATIENCE_S, wait_for
@@ -59,7 +60,7 @@ def until_committed(command: list[str], source: EmbeddedBroker, group: str, reco
     with subprocess.Popen([*OTTLA, *command], stdout=subprocess.PIPE, text=True) as process:
         try:
             wait_for(lambda: is_committed(source, group, records) or process.poll() is not None, "a commit")
-            process.send_signal(signal.SIGTERM)
+            signal_another_thread(process.pid, signal.SIGTERM)
             output, _ = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()

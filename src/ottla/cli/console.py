@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from ottla.cli.connection_options import add_schemas_option, properties_of
 from ottla.cli.output import Parser, new_parser, print_line, run_command
+from ottla.cli.stop_signals import StopSignals
 
 HOST, PORT = "127.0.0.1", 9080
 
@@ -42,13 +41,9 @@ def run(arguments: Sequence[str]) -> int:
 def _act(options: argparse.Namespace) -> None:
     from ottla.console.server import ConsoleServer
 
-    stopped = threading.Event()
-    before = [
-        (number, signal.signal(number, lambda *_: stopped.set()))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    ]
-    try:
-        with ConsoleServer(
+    with (
+        StopSignals() as stopped,
+        ConsoleServer(
             properties_of(options),
             host=options.host,
             port=options.port,
@@ -57,12 +52,11 @@ def _act(options: argparse.Namespace) -> None:
             history=Path(options.history) if options.history else None,
             pipelines=options.pipeline,
             schemas=options.schemas,
-        ) as console:
-            console.start()
-            print_line(f"console {console.url}")
-            if console.token is not None:
-                print_line(f"token {console.token}")
-            stopped.wait()
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
+        ) as console,
+    ):
+        console.start()
+        print_line(f"console {console.url}")
+        if console.token is not None:
+            print_line(f"token {console.token}")
+        while not stopped.wait():
+            pass

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.connection_options import add_schemas_option, named_values
 from ottla.cli.output import FORMATS, TABLE, Cell, OutputRows, Parser, print_line, print_rows, run_command
+from ottla.cli.stop_signals import StopSignals
 from ottla.model.errors import ConfigError
 from ottla.security.client_login import properties_text, spark_text
 from ottla.security.private_files import write_private
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from ottla.zookeeper.server import ZooKeeperServer
 
 PORT, KEEPER_PORT, CONSOLE_PORT = 9092, 2181, 9080
-_CHECK_S = 1.0
 
 
 def parser() -> Parser:
@@ -96,13 +94,11 @@ def _act(options: argparse.Namespace) -> None:
     from ottla.zookeeper.server import ZooKeeperServer
     from ottla.zookeeper.zookeeper_errors import ServerFailed
 
-    stopped = threading.Event()
     data_dir = Path(options.data_dir)
     properties = named_values("--set", options.set)
     security = _security(options, data_dir)
     with ExitStack() as opened:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            opened.callback(signal.signal, number, signal.signal(number, lambda *_: stopped.set()))
+        stopped = opened.enter_context(StopSignals())
         keeper: ZooKeeperServer | None = None
         rows: list[tuple[Cell, ...]] = []
         if not options.without_zookeeper:
@@ -129,7 +125,7 @@ def _act(options: argparse.Namespace) -> None:
         _print_addresses(rows, options.format)
         if security is not None and options.format == TABLE:
             _print_settings(broker)
-        while not stopped.wait(_CHECK_S):
+        while not stopped.wait():
             if keeper is not None and not keeper.running:
                 raise ServerFailed(f"ZooKeeper ended by itself; its log is {keeper.log_path}")
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from ottla.cli.stop_signals import StopSignals
 from ottla.zookeeper.zookeeper_errors import ServerFailed
 
 PORT = 2181
-
-_CHECK_S = 1.0
-"""How soon a server that died by itself is noticed."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,14 +32,14 @@ def run(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     from ottla.zookeeper.server import ZooKeeperServer
 
-    stopped = threading.Event()
-    # Set before the server starts: a signal during the start ends it right after.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
     jars_dir = Path(options.jars) if options.jars else None
-    with ZooKeeperServer(Path(options.data_dir), port=options.port, jars_dir=jars_dir) as server:
+    # The signals first: one that comes during the start ends the server right after it.
+    with (
+        StopSignals() as stopped,
+        ZooKeeperServer(Path(options.data_dir), port=options.port, jars_dir=jars_dir) as server,
+    ):
         print(f"listening on {server.connect}", flush=True)  # noqa: T201
         while server.running:
-            if stopped.wait(_CHECK_S):
+            if stopped.wait():
                 return 0
     raise ServerFailed(f"ZooKeeper ended by itself; its log is {server.log_path}")

@@ -5,7 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
 
 SIGNAL_CHECK_S = 0.25
 """The longest wait without a check for signals, and so the longest delay of a Ctrl-C."""
@@ -127,3 +131,14 @@ def wait_for(condition: Condition, predicate: Callable[[], bool], timeout: float
             return True
         if until is not None and time.monotonic() >= until:
             return False
+
+
+def taken(queue: SimpleQueue[T]) -> T:
+    """Wait for something that any thread or a signal handler puts into the queue, and return it.
+
+    Unlike an event, a queue may be used by a handler that interrupts the thread that waits. Many short waits,
+    for the reason that `wait_for` gives.
+    """
+    while True:
+        with suppress(Empty):
+            return queue.get(timeout=SIGNAL_CHECK_S)

@@ -21,6 +21,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from ottla.admin import Admin
+from ottla.client.clock import taken
 from ottla.consumer.classic import ConsumerRebalanceListener, TopicFilter
 from ottla.consumer.coordinated import RebalanceListener
 from ottla.consumer.reading.reader_state import Stopped
@@ -221,7 +222,7 @@ class Mirror:
             thread.start()
         log.info("group %s: mirrors %s with %d streams", self._group, self._topics, self._streams)
         try:
-            self._stop_requests.get()
+            taken(self._stop_requests)
         finally:
             self._is_stopping.set()
             for thread in threads:

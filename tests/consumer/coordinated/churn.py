@@ -317,9 +317,17 @@ class Churn(Closing):
 
     def _state(self) -> str:
         return (
-            f"{len(self._stable_members())} members are stable, of {len(self.processes.running)} processes; "
+            f"{self._group_state()}, of {len(self.processes.running)} processes; "
             f"{self._read_count()} of {self._written} messages are read; {self.outcome}"
         )
+
+    def _group_state(self) -> str:
+        if not self._zookeeper:
+            return f"{len(self._stable_members())} members are stable"
+        with KazooZooKeeperSession(KazooSettings(self._zookeeper)) as session:
+            members = sorted(children_if_present(session, paths.consumer_ids(GROUP)))
+            found = owners(session, GROUP, TOPIC)
+        return f"registered: {', '.join(members)}; owners: {', '.join(map(str, sorted(found.items())))}"
 
     def _read_count(self) -> int:
         """Distinct messages: what was read twice counts once."""

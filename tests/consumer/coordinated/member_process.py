@@ -18,11 +18,13 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, Self
 
 import confluent_kafka
 import numpy as np
 
+from ottla.client.clock import taken
 from ottla.consumer.classic import ConsumerConnector
 from ottla.consumer.coordinated import GroupConsumer, RebalanceListener
 from ottla.consumer.coordinated.member_state import PartitionSet
@@ -298,8 +300,8 @@ def worker(settings: Settings, name: str) -> ForeignWorker | Worker | ShareWorke
 
 def work(settings: Settings, name: str) -> None:
     """Run a process's members until SIGTERM. What ends one of them ends all."""
-    leaving = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: leaving.set())
+    leaving, signals = threading.Event(), SimpleQueue[int]()
+    signal.signal(signal.SIGTERM, lambda number, _: signals.put(number))
 
     def run(number: int) -> None:
         try:
@@ -311,7 +313,8 @@ def work(settings: Settings, name: str) -> None:
     threads = [threading.Thread(target=run, args=(number,)) for number in range(settings.members_each)]
     for thread in threads:
         thread.start()
-    leaving.wait()
+    taken(signals)
+    leaving.set()
     for thread in threads:
         thread.join()
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Self
 
+from ottla.client.clock import SIGNAL_CHECK_S
 from ottla.consumer.classic.stream_queue import StreamQueue
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.records.messages import MessageAndMetadata
@@ -151,18 +152,23 @@ def run_streams(
         for number, stream in enumerate(streams)
     ]
     guardian = threading.Thread(target=guard, name="stream-guard")
-    for thread in (*threads, guardian):
-        thread.start()
     try:
-        for thread in threads:
-            thread.join()
+        for thread in (guardian, *threads):
+            thread.start()
+        _await(threads)
     except BaseException:
         stop()
         raise
     finally:
-        for thread in threads:
-            thread.join()
+        _await(threads)
         failed.set()
-        guardian.join()
+        _await([guardian])
     if errors:
         raise errors[0]
+
+
+def _await(threads: Sequence[threading.Thread]) -> None:
+    """Wait for those that have started. A wait in one piece can miss a Ctrl-C: see `wait_for`."""
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(SIGNAL_CHECK_S)
