@@ -15,6 +15,7 @@ from ottla.model.errors import KafkaError, OffsetCommitFailed, OttlaError, Parti
 from tests.consumer.coordinated.conftest import Consumers
 from tests.consumer.coordinated.polling import Notes, fill, partitions_of, poll_until, read_all, shared_out
 from tests.fetching.traffic import Writer
+from tests.waiting import PATIENCE_S
 
 
 def test_who_may_not_join_is_told_by_each_poll(
@@ -110,10 +111,11 @@ def test_who_is_slow_between_two_rows_is_out_and_told_with_numbers(
     notes = Notes()
     slow = consumer(listener=notes, max_poll_interval_ms=1_000, max_poll_records=5)
     other = consumer()
-    for number, _ in enumerate(slow.messages(0.1)):
-        if number == 2:
-            with caplog.at_level(logging.WARNING, "ottla.consumer.coordinated"):
-                poll_until(lambda: len(other.assignment) == 4, other)
+    rows = slow.messages(PATIENCE_S)
+    assert [next(rows).topic for _ in range(3)] == [topic] * 3
+    with caplog.at_level(logging.WARNING, "ottla.consumer.coordinated"):
+        poll_until(lambda: len(other.assignment) == 4, other)
+    assert list(slow.messages(0.1)) == []
     assert ("lost", set(partitions_of(topic))) in notes.calls
     assert re.search(r"\d+ ms since the last poll, and max.poll.interval.ms is 1000", caplog.text)
     poll_until(shared_out(topic, slow, other), slow, other)
