@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 import ottla.spark
@@ -18,6 +20,7 @@ from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.landing import land_task, landing
 from ottla.spark.landing_files import LandedFile, is_there, landed, within
 from ottla.spark.locations import location
+from ottla.spark.parquet_file import RawParquetFile
 from ottla.spark.range_planner import TaskRange
 from ottla.spark.source_options import Mode
 from tests.spark.conftest import Filled
@@ -60,6 +63,28 @@ def test_a_task_writes_a_file_for_each_range(
         "key", "value", "offset", "timestamp", "timestampType", "topic", "partition",
     }  # fmt: skip
     assert table.column("topic").unique().to_pylist() == [topic]
+
+
+@pytest.mark.parametrize(("different", "has_dictionary"), [(100, True), (60_000, False), (6_000, True)])
+def test_keys_get_a_dictionary_if_they_repeat(tmp_path: Path, different: int, has_dictionary: bool) -> None:
+    keys = [b"%d" % (number % different) for number in range(60_000)]
+    rows = pa.record_batch(
+        {"key": pa.array(keys, pa.binary()), "partition": pa.array([3] * 60_000, pa.int32())}
+    )
+    file = RawParquetFile(tmp_path / "keys.parquet", rows.schema, "snappy")
+    file.add(rows)
+    file.close()
+    written = pq.ParquetFile(tmp_path / "keys.parquet")
+    assert written.read() == pa.Table.from_batches([rows])
+    key, partition = (written.metadata.row_group(0).column(number) for number in range(2))
+    assert key.has_dictionary_page == has_dictionary
+    assert partition.has_dictionary_page
+
+
+def test_a_file_without_rows(tmp_path: Path) -> None:
+    schema = pa.schema([("key", pa.binary()), ("offset", pa.int64())])
+    RawParquetFile(tmp_path / "none.parquet", schema, "snappy").close()
+    assert pq.read_table(tmp_path / "none.parquet") == schema.empty_table()
 
 
 def test_a_repeated_task_leaves_its_files_alone(

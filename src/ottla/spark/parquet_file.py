@@ -9,8 +9,11 @@ import pyarrow.parquet as pq
 
 ROW_GROUP_BYTES = 64 << 20
 ROW_GROUP_ROWS = 1 << 20
-# What repeats is written once; bytes of messages and growing numbers do not repeat.
+# What repeats is written once; bytes of messages and growing numbers do not repeat, and keys may.
 DICTIONARY = ["key", "topic", "partition", "timestampType"]
+MAY_REPEAT = "key"
+# A dictionary of more different keys than there would be is full, and is given up after it was paid for.
+SLICES, SLICE_ROWS, DIFFERENT_MAX = 16, 1 << 10, 0.9
 # What grows from row to row is written as differences: a byte or two instead of eight.
 GROWING = ["offset", "timestamp"]
 # Readers choose parts of a file by the smallest and the largest of these; of values nobody asks.
@@ -18,25 +21,19 @@ MEASURED = ["key", "topic", "partition", "offset", "timestamp", "timestampType"]
 
 
 class RawParquetFile:
-    """A file that is being written. Rows are kept until they fill a row group. For one thread."""
+    """A file that is being written. Rows are kept until they fill a row group. For one thread.
+
+    The file is there after `close`, or when the first row group is full: its rows decide how it is encoded.
+    """
 
     def __init__(self, path: Path, schema: pa.Schema, compression: str) -> None:
-        dictionary, growing, measured = (
-            [name for name in names if name in schema.names] for names in (DICTIONARY, GROWING, MEASURED)
-        )
         self.path = path
         self.rows = 0
         self._schema = schema
+        self._compression = compression
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = self._pending_rows = 0
-        self._writer = pq.ParquetWriter(
-            path,
-            schema,
-            compression=compression,
-            use_dictionary=dictionary or False,
-            column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED") or None,
-            write_statistics=measured or False,
-        )
+        self._writer: pq.ParquetWriter | None = None
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add rows, in the order of their offsets."""
@@ -49,17 +46,46 @@ class RawParquetFile:
 
     def close(self) -> int:
         """Write what is left and close the file. Returns its size in bytes."""
-        self._write()
-        self._writer.close()
+        self._write().close()
         return self.path.stat().st_size
 
     def abandon(self) -> None:
         """Remove what was written."""
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
         self.path.unlink(missing_ok=True)
 
-    def _write(self) -> None:
-        if self._pending:
-            table = pa.Table.from_batches(self._pending).cast(self._schema)
-            self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+    def _write(self) -> pq.ParquetWriter:
+        rows = pa.Table.from_batches(
+            self._pending, self._pending[0].schema if self._pending else self._schema
+        )
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
+        if self._writer is None:
+            self._writer = self._opened(rows)
+        if rows.num_rows:
+            self._writer.write_table(rows.cast(self._schema), row_group_size=ROW_GROUP_ROWS)
+        return self._writer
+
+    def _opened(self, first: pa.Table) -> pq.ParquetWriter:
+        dictionary, growing, measured = (
+            [name for name in names if name in self._schema.names]
+            for names in (DICTIONARY, GROWING, MEASURED)
+        )
+        if MAY_REPEAT in dictionary and not repeats(first.column(MAY_REPEAT)):
+            dictionary.remove(MAY_REPEAT)
+        return pq.ParquetWriter(
+            self.path,
+            self._schema,
+            compression=self._compression,
+            use_dictionary=dictionary or False,
+            column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED") or None,
+            write_statistics=measured or False,
+        )
+
+
+def repeats(values: pa.ChunkedArray) -> bool:
+    """Whether a dictionary of the values is worth its price, as slices of them tell."""
+    if len(values) > SLICES * SLICE_ROWS:
+        slices = (values.slice(n * len(values) // SLICES, SLICE_ROWS) for n in range(SLICES))
+        values = pa.chunked_array([chunk for each in slices for chunk in each.chunks])
+    return len(values.unique()) <= max(1, DIFFERENT_MAX * len(values))
