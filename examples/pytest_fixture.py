@@ -1,6 +1,6 @@
 """A test of your application on a real broker: ottla's pytest plugin brings the fixtures.
 
-Run it with `pytest examples/pytest_fixture.py`, or on a cluster of yours with `--kafka-bootstrap HOST:PORT`.
+In your project `pytest` finds such tests by itself; `--kafka-bootstrap HOST:PORT` takes a cluster of yours.
 
 Prints:
 
@@ -9,6 +9,7 @@ Prints:
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from itertools import islice
@@ -58,4 +59,6 @@ def test_a_lost_commit_is_repeated(kafka_broker: EmbeddedBroker, kafka_topic: st
 
 
 if __name__ == "__main__":
-    sys.exit(subprocess.call([sys.executable, "-m", "pytest", "-q", __file__]))
+    # With no configuration: that of this repository's own tests needs more plugins.
+    bare = ["-c", os.devnull, "--rootdir", os.path.dirname(__file__), "-p", "no:cacheprovider"]
+    sys.exit(subprocess.call([sys.executable, "-m", "pytest", "-q", *bare, __file__]))

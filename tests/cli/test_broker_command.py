@@ -233,7 +233,9 @@ def test_errors_are_one_line(start: Callable[..., Started], tmp_path: Path) -> N
     port = running.bootstrap.rpartition(":")[2]
     here = ["--data-dir", tmp_path / "other", "--port", 0]
     assert "where shall the data be? Give --data-dir" in refused("--port", 0)
-    assert f"broker 0 cannot listen on 127.0.0.1:{port}" in refused(*here[:2], "--port", port)
+    taken = refused(*here[:2], "--port", port)
+    assert f"broker 0 cannot listen on 127.0.0.1:{port}: Address already in use: another program" in taken
+    assert "with a port up to 65535" in refused(*here[:2], "--port", 99999)
     assert "in use by another broker" in refused("--data-dir", tmp_path / "data", "--port", 0)
     assert "--set num.partitions: NAME=VALUE is wanted" in refused(*here, "--set", "num.partitions")
     assert "did you mean num.partitions" in refused(*here, "--set", "num.partition=1")

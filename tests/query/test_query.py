@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -252,6 +253,16 @@ def test_the_search_command(cluster: EmbeddedBroker) -> None:
     assert one.printed.splitlines()[-1].endswith("base64")
     with pytest.raises(SystemExit):
         ours("search", "orders", "-n", "0", *at)
+
+
+def test_a_search_does_not_wait_for_what_is_not_there(cluster: EmbeddedBroker) -> None:
+    absent = ours("search", "nothing", "-b", cluster.bootstrap)
+    assert (absent.code, absent.printed, "nothing" in absent.complaints) == (1, "", True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        nowhere = f"127.0.0.1:{taken.getsockname()[1]}"
+    unreachable = ours("search", "orders", "-b", nowhere)
+    assert (unreachable.code, unreachable.printed) == (1, "")
+    assert f"no broker describes the cluster: {nowhere} cannot be reached" in unreachable.complaints
 
 
 def test_the_sql_command(cluster: EmbeddedBroker, tmp_path: Path) -> None:

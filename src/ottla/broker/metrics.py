@@ -16,8 +16,8 @@ from ottla.broker.storage.topic_store import TopicStore
 from ottla.broker.storage.write_faults import WriteFaults
 from ottla.broker.transactions import transaction_metrics
 from ottla.log.segment_list import damage_in
-from ottla.model.errors import ConfigError
 from ottla.model.exposition import CONTENT_TYPE, Metric, Samples, exposition
+from ottla.model.listening import cannot_listen
 from ottla.wire.registry import apis
 
 REQUEST_BYTES_MAX = 8192
@@ -171,7 +171,7 @@ class MetricsServer:
         try:
             self._server = await asyncio.start_server(self._answer, host, port, limit=REQUEST_BYTES_MAX)
         except OSError as error:
-            raise ConfigError(f"ottla.metrics.port: cannot listen on {host}:{port}: {error}") from error
+            raise cannot_listen("ottla.metrics.port", host, port, error) from error
 
     @property
     def port(self) -> int:

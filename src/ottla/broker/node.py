@@ -22,7 +22,7 @@ from ottla.broker.serving.traffic import Traffic
 from ottla.broker.storage.appending import Appender
 from ottla.broker.transactions.transaction_service import TransactionService
 from ottla.model.address import Address
-from ottla.model.errors import ConfigError
+from ottla.model.listening import cannot_listen
 from ottla.wire.server_connection import ServedApis
 
 BACKLOG = 1024
@@ -127,9 +127,8 @@ class Node:
                     make_connection, listener.host, self.ports[number], backlog=BACKLOG, start_serving=False
                 )
         except OSError as error:
-            raise ConfigError(
-                f"broker {self.broker_id} cannot listen on {listener.host}:{self.ports[number]}: {error}"
-            ) from error
+            broker = f"broker {self.broker_id}"
+            raise cannot_listen(broker, listener.host, self.ports[number], error) from error
         self._servers.append(server)
         self.ports[number] = server.sockets[0].getsockname()[1]
 

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ottla.cli.profile import DEFAULT, chosen_profile
 from ottla.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ottla.admin import Admin
 
 HERE = "127.0.0.1:9092"
 
@@ -70,3 +74,13 @@ def named_values(flag: str, items: Iterable[str]) -> dict[str, str]:
 def without(properties: dict[str, object], *names: str) -> dict[str, object]:
     """The settings without some names, for a client that does not know them."""
     return {name: value for name, value in properties.items() if name not in names}
+
+
+def opened_admin(properties: Mapping[str, object]) -> Admin:
+    """Return an administrator of the cluster that a client with these properties reads."""
+    from ottla.admin import Admin
+    from ottla.client.client_config import CLIENT_PROPERTIES
+    from ottla.model.property_table import snake
+
+    known = {name for row in CLIENT_PROPERTIES for name in row.names}
+    return Admin({name: value for name, value in properties.items() if snake(name) in known})

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ottla.cli.connection_options import properties_of
+from ottla.cli.connection_options import opened_admin, properties_of
 from ottla.cli.moments import MOMENTS, parse_moment
 from ottla.cli.output import (
     JSON,
@@ -127,12 +127,7 @@ def _checked_starts(properties: Mapping[str, object], topic: str, tail: int | No
 
     Raises if the brokers or the topic do not exist. A consumer would wait for them silently.
     """
-    from ottla.admin import Admin
-    from ottla.client.client_config import CLIENT_PROPERTIES
-    from ottla.model.property_table import snake
-
-    known = {name for row in CLIENT_PROPERTIES for name in row.names}
-    with Admin({name: value for name, value in properties.items() if snake(name) in known}) as admin:
+    with opened_admin(properties) as admin:
         admin.describe_topics(topic)
         if tail is None:
             return {}

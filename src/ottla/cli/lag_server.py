@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from ottla.cli.output import print_line
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.model.exposition import CONTENT_TYPE
+from ottla.model.listening import cannot_listen
 
 HOST = "127.0.0.1"
 REQUEST_SECONDS_MAX = 5.0
@@ -58,7 +59,7 @@ def exposition_server(where: str, exposition: Callable[[], str]) -> HTTPServer:
     try:
         server = HTTPServer((host, port), Scrape)
     except OSError as error:
-        raise ConfigError(f"--prometheus {where}: cannot listen there: {error.strerror or error}") from error
+        raise cannot_listen(f"--prometheus {where}", host, port, error) from error
     print_line(f"http://{host}:{server.server_port}/metrics")
     return server
 

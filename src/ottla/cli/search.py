@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.connection_options import add_schemas_option, properties_of
+from ottla.cli.connection_options import add_schemas_option, opened_admin, properties_of
 from ottla.cli.moments import MOMENTS, parse_moment
 from ottla.cli.output import JSON, TSV, Parser, new_parser, print_json, print_line, run_command, tsv_cell
 from ottla.cli.progress import ProgressLine
@@ -50,6 +50,9 @@ def _act(options: argparse.Namespace) -> None:
     json_texts = json_texts_of(options.schemas)
     if options.max is not None and options.max < 1:
         parser().error(f"--max {options.max}: a number from 1 on is wanted")
+    properties = properties_of(options)
+    with opened_admin(properties) as admin:
+        admin.describe_topics(options.topic)  # a scan would wait for a broker or a topic that is not there
     if options.format == TSV:
         print_line("\t".join(COLUMNS))
     with scan(
@@ -62,7 +65,7 @@ def _act(options: argparse.Namespace) -> None:
         where=options.where,
         headers=True,
         schemas=options.schemas,
-        properties=properties_of(options),
+        properties=properties,
     ) as hits:
         try:
             _print_hits(hits, options, json_texts)

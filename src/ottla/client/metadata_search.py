@@ -110,7 +110,8 @@ class MetadataSearch:
         unasked = len(candidates) - len(failures)
         if unasked:
             why = f"{why}; {unasked} more were not asked in {deadline.timeout_ms:.0f} ms"
-        raise BrokerUnreachable(f"none of {len(failures)} brokers describes the cluster: {why}")
+        nobody = "no broker" if len(failures) == 1 else f"none of {len(failures)} brokers"
+        raise BrokerUnreachable(f"{nobody} describes the cluster: {why}")
 
     def _patience(self, deadline: Deadline, count: int) -> Deadline:
         """Return the deadline for the next of `count` brokers."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.console.cluster_reader import ClusterReader
 from ottla.model.closing import Closing
-from ottla.model.errors import ConfigError, Unsupported
+from ottla.model.errors import Unsupported
+from ottla.model.listening import cannot_listen
 
 if TYPE_CHECKING:
     from ottla.console.sampler import ClusterSnapshot
@@ -122,5 +123,5 @@ def _listening(host: str, port: int) -> socket.socket:
         listening.listen(128)  # a connection that comes before the server is ready waits
     except (OSError, OverflowError) as error:
         listening.close()
-        raise ConfigError(f"--host {host} --port {port}: cannot listen there: {error}") from error
+        raise cannot_listen("the console", host, port, error) from error
     return listening

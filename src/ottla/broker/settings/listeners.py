@@ -134,7 +134,7 @@ def parse_listeners(name: str, text: str) -> list[ListedAddress]:
         match = _LISTENER.fullmatch(entry)
         if match is None or int(match[3]) > 65535:
             raise ConfigError(
-                f"{name}={entry}: it must be PROTOCOL://host:port, as PLAINTEXT://127.0.0.1:9092"
+                f"{name}={entry}: it must be PROTOCOL://host:port with a port up to 65535, as PLAINTEXT://127.0.0.1:9092"
             )
         listeners.append(ListedAddress(match[1].upper(), match[2].strip("[]"), int(match[3])))
     return listeners
