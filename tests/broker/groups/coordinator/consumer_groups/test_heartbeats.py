@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.broker.groups.coordinator import GroupConfig
+from ottla.broker.groups.coordinator.consumer_groups import heartbeat
 from ottla.model.error_codes import Code
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, HeartbeatTopicPartitions
 from tests.broker.groups.coordinator.consumer_groups.members import (
@@ -75,6 +76,26 @@ def test_members_that_were_called_together_go_apart_and_stay_so(loop: Loop) -> N
     for member in sorted(members, key=lambda member: due_ms[member.member_id]):
         loop.advance(due_ms[member.member_id] - loop.now_ms)
         assert member.beat().heartbeat_interval_ms == 5000
+
+
+def test_a_heartbeat_that_is_a_little_early_is_not_called_half_an_interval_sooner(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java's members count from when they send: a heartbeat that is faster than the last one is early."""
+    monkeypatch.setattr(heartbeat, "APART_MS", 100)  # as with thousands of members
+    members = [Member(loop, f"m{number}", ["t"]) for number in range(41)]
+    for member in members:
+        member.join()
+    settle(*members)
+    one = members[0]
+    loop.advance(one.beat().heartbeat_interval_ms)
+    assert one.beat().heartbeat_interval_ms == 5000
+    loop.advance(5000 - 1)
+    assert one.beat().heartbeat_interval_ms == 5000
+    loop.advance(5000 + 2)
+    assert one.beat().heartbeat_interval_ms == 4999
+    loop.advance(2700)
+    assert one.beat().heartbeat_interval_ms == 4799  # so late that it goes back to its slot
 
 
 def test_a_member_that_leaves_gives_its_part_to_the_others(loop: Loop) -> None:

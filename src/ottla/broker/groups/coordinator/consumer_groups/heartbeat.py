@@ -59,6 +59,8 @@ WAITING_BEATS, WAITING_MS_MIN = 5, 100
 """A waiting member sends this many heartbeats in an interval, with at least this many ms between two."""
 APART_MS = 1
 """The time between the heartbeats of two members, if all of them fit into half an interval."""
+EARLY_MS_MAX = 20
+"""How much before its time slot a heartbeat may come and stay there."""
 PATIENCE_MS = 30_000
 """How long a member may leave an assignment unconfirmed before it gets the next one all the same."""
 _OWN_ID_SINCE = 1
@@ -141,11 +143,22 @@ def _interval_ms(group: ConsumerGroup, member: ConsumerMember, rules: GroupRules
     stretch_ms = _stretch_ms(len(group.members), interval_ms)
     slot_ms = crc32(member.member_id.encode()) % stretch_ms
     called_ms = assignment_wait_ms(group, rules)
-    wait_ms = called_ms + slot_ms if called_ms else interval_ms - (rules.now_ms - slot_ms) % stretch_ms
+    wait_ms = called_ms + slot_ms if called_ms else interval_ms - _late_ms(rules.now_ms, slot_ms, stretch_ms)
     has_to_resolve = bool(member.regex) and member.regex not in group.resolved
     if has_to_resolve or member.state is ReconcilingState.UNRELEASED_PARTITIONS:
         wait_ms = min(wait_ms, interval_ms // WAITING_BEATS)
     return min(interval_ms, max(wait_ms, WAITING_MS_MIN))
+
+
+def _late_ms(now_ms: int, slot_ms: int, stretch_ms: int) -> int:
+    """Return how long after its time slot a heartbeat comes; 0 for one that is a little early.
+
+    Clients count an interval from when they send, and not all heartbeats take the same time. To call one that
+    is early for the slot before would be half an interval too soon.
+    """
+    late_ms = (now_ms - slot_ms) % stretch_ms
+    is_early = stretch_ms - late_ms <= min(EARLY_MS_MAX, stretch_ms // 8)
+    return 0 if is_early else late_ms
 
 
 def _stretch_ms(members: int, interval_ms: int) -> int:
