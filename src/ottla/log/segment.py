@@ -92,9 +92,10 @@ class Segment(SegmentParts):
         if end < self.next_offset and not self._may_have_gap and not self.file.damage:
             lost = f"offsets {end} to {self.next_offset - 1} are missing"
             self.file.damage = f"{self.file.path}: {lost} between it and the next segment"
-        for name in IN_FILES:
-            setattr(self, name, getattr(twin, name))
-        self.is_read = True
+        if not self.is_read:  # by another thread, whose index may be a better one by now
+            for name in IN_FILES:
+                setattr(self, name, getattr(twin, name))
+            self.is_read = True
 
     def _take_in_batches(self, end_offset: int) -> int:
         """Make the indexes anew in memory, from all batches; returns one past the last offset.

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from ottla.broker.producer_state import save
 from ottla.log import producer_snapshots
 from ottla.log.end_markers import EndMarker, marker_batch, read_marker
 from ottla.log.log_config import DAY_MS, LogConfig
@@ -138,6 +139,26 @@ def test_a_snapshot_tells_of_a_transaction_that_began_before_what_is_read(tmp_pa
     assert one.log.aborted(0, 100, one.stable) == [StoredAbort(7, 0, 601, 602)]
     one.reopen(is_clean=True)
     assert (one.states.first_unstable, one.log.has_aborts) == (-1, True)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_producer_goes_on_though_of_its_batches_only_the_marker_is_read(
+    tmp_path: Path, *, is_clean: bool
+) -> None:
+    """Those before it are known to the snapshot alone."""
+    one = TransactionalLog(tmp_path / "t-0", LogConfig(segment_bytes=100_000, index_interval_bytes=200))
+    one.stage(b"of a long transaction", 1)
+    for _ in range(200):
+        one.stage(bytes(1000), 2, transactional=False)
+        one.write()
+    assert save(one.states, one.log)
+    one.end(1, is_commit=True)
+    one.write()
+    before = one.states.get(1)
+    one.reopen(is_clean=is_clean)
+    assert one.states.get(1) == before
+    one.stage(b"the next", 1)
+    assert one.write()
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])

@@ -267,8 +267,8 @@ class ProducerStates:
             state = self._states.get(entry.producer_id)
             if state is begun.get(entry.producer_id):  # none of the batches is its
                 self._states[entry.producer_id] = _from_entry(entry)
-            elif state is not None and state.coordinator_epoch < entry.coordinator_epoch:
-                self._states[entry.producer_id] = state._replace(coordinator_epoch=entry.coordinator_epoch)
+            elif state is not None:
+                self._states[entry.producer_id] = _completed(state, entry)
         self._undo.clear()
         self._find_undecided()
 
@@ -318,6 +318,14 @@ def _from_entry(entry: ProducerEntry) -> ProducerState:
         entry.timestamp,
     )
     return ProducerState(entry.epoch, entry.last_sequence, entry.timestamp, (batch,), *transaction)
+
+
+def _completed(state: ProducerState, entry: ProducerEntry) -> ProducerState:
+    """Return a state from batches with what the snapshot knows of those before them."""
+    if not state.batches and state.epoch == entry.epoch:  # only its marker was read
+        stored = _from_entry(entry)
+        state = state._replace(last_sequence=stored.last_sequence, batches=stored.batches)
+    return state._replace(coordinator_epoch=max(state.coordinator_epoch, entry.coordinator_epoch))
 
 
 def _to_entry(producer_id: int, state: ProducerState) -> ProducerEntry:
