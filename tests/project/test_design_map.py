@@ -26,6 +26,18 @@ QUESTIONS = {
     "reader slow fetching stops": "fetching/chunk_queue.py ChunkQueue.room",
     "log repaired start kill": "log/recovery.py load_segments",
     "mirror commits target acknowledged": "mirror/stream.py MirrorStream.checkpoint",
+    "fetch refused unknown epoch": "broker/storage/partition.py Partition.led_log",
+    "OffsetFetch": "broker/groups/coordinator/offsets.py fetched",
+    "auto.offset.reset": "fetching/cursor.py lookup_time",
+    "max.poll.interval.ms": "consumer/coordinated/group_member.py CoordinatedMember._leave_if_too_slow",
+    "max.connections": "broker/serving/traffic.py Traffic.admit",
+    "producer id fenced": "broker/transactions/coordinator/producers.py ProducerRequests._start",
+    "offset time looked up": "log/time_lookup.py offset_for_timestamp",
+    "compressed too large": "records/compression.py Arena.append",
+    "request refused too many elements": "wire/primitives.py DecodeBudget.take",
+    "producers restart": "broker/producer_state/producer_restart.py load",
+    "committed offsets expire": "broker/groups/coordinator/expiry.py expired_records",
+    "topic deleted": "broker/storage/topic_changes.py TopicChanges.deletion",
 }
 
 
