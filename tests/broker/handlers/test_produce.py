@@ -208,6 +208,17 @@ def test_one_of_several_fails_and_the_others_are_kept(
     assert (values(client, names[1]), values(client, names[1], 1)) == ([], [b"b"])
 
 
+def test_a_request_is_answered_if_only_what_a_thread_has_checked_is_refused(
+    client: Client, topic: str
+) -> None:
+    """The rest of it was written in an earlier turn, and nobody else writes."""
+    damaged = joined(one(b"x" * 1000, magic=0) for _ in range(100))
+    damaged[-1] ^= 1
+    response = client.call(produce_request(client, {(topic, 0): one(b"a"), (topic, 1): damaged}, 2), 2)
+    assert codes(response) == {(topic, 0): Code.NONE, (topic, 1): Code.CORRUPT_MESSAGE}
+    assert (values(client, topic), values(client, topic, 1)) == ([b"a"], [])
+
+
 def test_topics_by_id(client: Client, topic: str) -> None:
     known = ProduceTopic(
         topic_id=topic_id(client, topic), partition_data=[ProducePartition(index=1, records=one())]

@@ -140,9 +140,8 @@ class ProduceAttempt:
 
     def _written_after_each(self, steps: Generator[None, None, None]) -> Generator[None, None, None]:
         for _ in steps:
-            staged, self.staged = self.staged, []
-            if staged:
-                self._answer_after(staged)
+            if self.staged:
+                self._await_staged()
                 self._turn.end()
             yield
         self.answer()
@@ -191,6 +190,7 @@ class ProduceAttempt:
         """Have a thread make the long checks, then append and answer. The connection's next calls wait."""
         inquiry, runtime = self._inquiry, self._inquiry.broker.runtime
         inquiry.hold_back()
+        self._await_staged()
         work = runtime.loop.run_in_executor(runtime.checkers, _outcomes, [item.check for item in self.checks])
         work.add_done_callback(self._checked)
 
@@ -212,6 +212,7 @@ class ProduceAttempt:
         """Have the coordinator admit what begins in a transaction, then append and answer."""
         inquiry, (claims, self.claims) = self._inquiry, (self.claims, [])
         inquiry.hold_back()
+        self._await_staged()
         producers = {claim.producer for claim in claims}
         if self._transactional_id is None or len(producers) > 1:
             is_nameless = self._transactional_id is None
@@ -251,17 +252,15 @@ class ProduceAttempt:
 
     def finish(self) -> ProduceResponse | None:
         """Return the answer, or None if it leaves when everything is written. Raises DropConnection."""
-        inquiry, response, staged = self._inquiry, self.response, self.staged
+        inquiry, response = self._inquiry, self.response
         if self._acks == 0:
             _check_unanswered(response.responses)
-            if staged:
-                self._answer_after(staged)
+            self._await_staged()
             return response
         if self._misdirected and inquiry.version >= LEADERS_SINCE:
             self._add_leaders()
         self._is_complete = True
-        if staged:
-            self._answer_after(staged)
+        self._await_staged()
         return None if self._open else response
 
     def _add_leaders(self) -> None:
@@ -273,10 +272,15 @@ class ProduceAttempt:
             partitions, self._inquiry.link.listener
         )
 
-    def _answer_after(self, staged: list[PartitionAnswer]) -> None:
-        """Note the outcome of the next write, and answer if it is the last one."""
-        self._open += 1
-        self._turn.then(partial(self._written, staged))
+    def _await_staged(self) -> None:
+        """Note the outcome of what this turn writes, and answer if it is the last of the request.
+
+        To be called in the turn that has staged it: another one may write nothing, and end nothing.
+        """
+        staged, self.staged = self.staged, []
+        if staged:
+            self._open += 1
+            self._turn.then(partial(self._written, staged))
 
     def _written(self, staged: list[PartitionAnswer], failures: Failures) -> None:
         self._open -= 1
