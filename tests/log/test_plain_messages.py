@@ -32,7 +32,7 @@ def message(magic: int, key: bytes | None, value: bytes | None, time_ms: int = N
 def looked_at(data: bytes, way: str, monkeypatch: pytest.MonkeyPatch) -> CheckedSet:
     with monkeypatch.context() as patch:
         if way == "general":
-            patch.setattr(validation, "starts_of", lambda _: [])
+            patch.setattr(validation, "_sound_messages", lambda *_: None)
         else:
             patch.setattr(validation, "COLUMNS_FROM", 0 if way == "columns" else 1000)
         return checked(bytearray(data), CONFIG, NOW)
@@ -86,11 +86,28 @@ def test_all_ways_decide_the_same(seed: int, tmp_path: Path, monkeypatch: pytest
 )
 def test_one_that_is_not_right_leaves_the_set_to_the_general_way(bad: bytes) -> None:
     good = message(1, b"k", b"v") * 3
-    for look in (plain_messages, few_messages):
-        for data, is_sound in ((good, True), (good + bad, False)):
-            starts = starts_of(memoryview(data))
-            found = look(memoryview(data), starts, CONFIG, NOW) if starts else None
-            assert (found is not None) == is_sound
+    for data, is_sound in ((good, True), (good + bad, False)):
+        view = memoryview(data)
+        starts = starts_of(view)
+        columns = plain_messages(view, starts, CONFIG, NOW) if starts else None
+        assert (columns is not None) == (few_messages(view, CONFIG, NOW) is not None) == is_sound
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_messages_of_one_size_in_a_row_are_found_as_all_others(seed: int) -> None:
+    chance = random.Random(seed)
+    data, starts = bytearray(), []
+    for _ in range(chance.randint(1, 6)):
+        size = chance.choice((0, 5, 5, 256))
+        for _ in range(chance.choice((1, 2, 15, 16, 17, 40, 300))):
+            starts.append(len(data))
+            data += message(0, None, bytes(size))
+    assert starts_of(memoryview(data)) == starts
+    changed = chance.choice(starts)
+    larger = struct.unpack_from(">i", data, changed + 8)[0] + 1
+    struct.pack_into(">i", data, changed + 8, larger)
+    found = starts_of(memoryview(data))
+    assert found == [] or (found[: starts.index(changed) + 1] == starts[: starts.index(changed) + 1])
 
 
 @pytest.mark.parametrize("first_batch", FirstBatch)

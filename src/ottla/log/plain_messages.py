@@ -11,7 +11,7 @@ The log gets stretches of about index.interval.bytes instead of single messages:
 from __future__ import annotations
 
 import zlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,6 @@ from ottla.model.record_layout import (
 )
 
 Positions = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
 
 
 class PlainMessages(NamedTuple):
@@ -47,19 +46,18 @@ def plain_messages(
     magic = view[MAGIC_AT]
     positions = np.array(starts, np.int64)
     ends = np.append(positions[1:], len(view))
-    data = np.frombuffer(view, np.uint8)
     sizes = ends - positions
     if (
         int(sizes.min()) < ENTRY_OVERHEAD + SIZE_MIN[magic]
         or int(sizes.max()) > config.max_message_bytes
-        or (_gathered(data, positions + MAGIC_AT, ">u2") != magic << 8).any()  # no attributes either
-        or not _are_filled(data, positions + LEGACY_BODY_AT[magic], ends)
-        or not _have_right_checksums(view, data, positions, ends)
+        or (_at_each(view, positions + MAGIC_AT, ">u2") != magic << 8).any()  # no attributes either
+        or not _are_filled(view, positions + LEGACY_BODY_AT[magic], ends)
+        or not _have_right_checksums(view, positions, ends)
     ):
         return None
     times = np.full(len(positions), NO_TIMESTAMP, np.int64)
     if magic == 1:
-        times = _gathered(data, positions + LEGACY_TIMESTAMP_AT, ">i8").astype(np.int64)
+        times = _at_each(view, positions + LEGACY_TIMESTAMP_AT, ">i8").astype(np.int64)
         if not _are_timely(times, config, now_ms):
             return None
     return PlainMessages(positions, _stretches(positions, times, len(view), magic, config))
@@ -67,39 +65,36 @@ def plain_messages(
 
 def number(view: memoryview, positions: Positions, base_offset: int) -> None:
     """Give the messages offsets from `base_offset` on; no checksum covers them."""
-    offsets = np.arange(base_offset, base_offset + len(positions), dtype=">i8")
-    at = positions[:, None] + np.arange(offsets.itemsize)
-    np.frombuffer(view, np.uint8)[at] = offsets.view(np.uint8).reshape(at.shape)
+    _overlapping(view, ">i8")[positions] = np.arange(base_offset, base_offset + len(positions))
 
 
-def _gathered(data: Bytes, at: Positions, kind: str) -> npt.NDArray[np.generic]:
+def _overlapping(view: memoryview, kind: str) -> npt.NDArray[Any]:
+    """The number that begins at each byte: what is picked from them is copied once, by their positions."""
+    return np.ndarray((len(view) - np.dtype(kind).itemsize + 1,), kind, view, strides=(1,))
+
+
+def _at_each(view: memoryview, positions: Positions, kind: str) -> npt.NDArray[Any]:
     """One big-endian number at each position."""
-    width = np.dtype(kind).itemsize
-    numbers: npt.NDArray[np.generic] = data[at[:, None] + np.arange(width)].view(kind)[:, 0]
+    numbers: npt.NDArray[Any] = _overlapping(view, kind)[positions]
     return numbers
 
 
-def _are_filled(data: Bytes, key_lengths_at: Positions, ends: Positions) -> bool:
+def _are_filled(view: memoryview, key_lengths_at: Positions, ends: Positions) -> bool:
     """Whether key and value, null or not, fill each message to its last byte."""
-    keys = np.maximum(_checked_lengths(data, key_lengths_at), 0)
-    value_lengths_at = key_lengths_at + LENGTH_BYTES + keys
-    if (value_lengths_at + LENGTH_BYTES > ends).any():
+    keys = _at_each(view, key_lengths_at, ">i4").astype(np.int64)
+    value_lengths_at = key_lengths_at + LENGTH_BYTES + np.maximum(keys, 0)
+    if (keys < -1).any() or (value_lengths_at + LENGTH_BYTES > ends).any():
         return False
-    values = _checked_lengths(data, value_lengths_at)
-    lengths_are_right = (values >= -1).all() and (_checked_lengths(data, key_lengths_at) >= -1).all()
+    values = _at_each(view, value_lengths_at, ">i4").astype(np.int64)
     filled = value_lengths_at + LENGTH_BYTES + np.maximum(values, 0) == ends
-    return bool(lengths_are_right and filled.all())
+    return bool((values >= -1).all() and filled.all())
 
 
-def _checked_lengths(data: Bytes, at: Positions) -> Positions:
-    return _gathered(data, at, ">i4").astype(np.int64)
-
-
-def _have_right_checksums(view: memoryview, data: Bytes, positions: Positions, ends: Positions) -> bool:
-    crc32 = zlib.crc32
+def _have_right_checksums(view: memoryview, positions: Positions, ends: Positions) -> bool:
+    data, crc32 = bytes(view), zlib.crc32  # a slice of bytes takes half as long as one of a view
     spans = zip((positions + MAGIC_AT).tolist(), ends.tolist(), strict=True)
-    crcs = [crc32(view[start:end]) for start, end in spans]
-    return bool((_gathered(data, positions + LEGACY_CRC_AT, ">u4") == np.array(crcs, np.uint32)).all())
+    stored: list[int] = _at_each(view, positions + LEGACY_CRC_AT, ">u4").tolist()
+    return [crc32(data[start:end]) for start, end in spans] == stored
 
 
 def _are_timely(times: Positions, config: LogConfig, now_ms: int) -> bool:

@@ -77,24 +77,22 @@ def stamp(
     append_time_ms = now_ms if by_broker else NO_TIMESTAMP
     if len(batches) == 1 and batches[0].magic == 2 and not by_broker:
         return _stamped_single(data, batches[0], base_offset, leader_epoch, now_ms)
-    buffers: list[memoryview] = []
+    if not by_broker and batches and batches[0].magic < 2 and {item.attributes for item in batches} == {0}:
+        return _stamped_plain(data, batches, base_offset, leader_epoch, now_ms)
+    entries = _entries(data, batches, base_offset, config)
     summaries: list[BatchSummary] = []
     offset, size, newest = base_offset, 0, NO_TIMESTAMP
-    for header in batches:
-        entry = data[header.position : header.position + header.size]
+    for header, (entry, timestamp) in zip(batches, entries, strict=True):
         last_offset = offset + header.record_count - 1
         if header.magic == 2:
             timestamp = _stamp_batch(entry, header, offset, leader_epoch, append_time_ms)
         else:
-            entry, timestamp = _stamped_message(entry, header, offset, append_time_ms)
-            if len(entry) > config.max_message_bytes:
-                what = f"{len(entry):,} bytes after numbering are above {config.max_message_bytes:,}"
-                raise refused(Code.MESSAGE_TOO_LARGE, header.position, what + " of max.message.bytes")
-        buffers.append(entry)
+            timestamp = _stamp_message(entry, header.magic, last_offset, timestamp, append_time_ms)
         summaries.append((len(entry), last_offset, timestamp))
         size += len(entry)
         newest = max(newest, timestamp)
         offset = last_offset + 1
+    buffers = [entry for entry, _ in entries]
     parts = (tuple(buffers), tuple(summaries))
     return StampedSet(*parts, size, newest, offset, append_time_ms, now_ms, leader_epoch)
 
@@ -111,6 +109,20 @@ def _stamped_single(
         StampedSet,
         ((data,), summaries, size, timestamp, next_offset, NO_TIMESTAMP, now_ms, leader_epoch, False, None),
     )
+
+
+def _stamped_plain(
+    data: memoryview, batches: tuple[BatchHeader, ...], base_offset: int, leader_epoch: int, now_ms: int
+) -> StampedSet:
+    """A few plain messages of format 0 or 1 with create time: they stay in one piece."""
+    pack_into = OFFSET.pack_into
+    summaries: list[BatchSummary] = []
+    for offset, header in enumerate(batches, base_offset):
+        pack_into(data, header.position, offset)
+        summaries.append((header.size, offset, header.max_timestamp))
+    newest = max([timestamp for _, _, timestamp in summaries])
+    parts = ((data,), tuple(summaries), len(data))
+    return StampedSet(*parts, newest, base_offset + len(batches), NO_TIMESTAMP, now_ms, leader_epoch)
 
 
 def _stamped_messages(
@@ -143,27 +155,51 @@ def _stamp_batch(
     return append_time_ms
 
 
-def _stamped_message(
-    entry: memoryview, header: BatchHeader, offset: int, append_time_ms: int
-) -> tuple[memoryview, int]:
-    """A message of format 0 or 1, patched or wrapped again, and its timestamp."""
-    if not header.codec and append_time_ms == NO_TIMESTAMP:
-        OFFSET.pack_into(entry, 0, offset)
-        return entry, header.max_timestamp
-    last_offset = offset + header.record_count - 1
+def _entries(
+    data: memoryview, batches: tuple[BatchHeader, ...], offset: int, config: LogConfig
+) -> list[tuple[memoryview, int]]:
+    """The entries as they are stored, still to be stamped, and their timestamps.
+
+    Nothing of `data` is changed, so that a set that is refused here can be checked again.
+    """
+    entries = []
+    for header in batches:
+        entry, timestamp = data[header.position : header.position + header.size], header.max_timestamp
+        if header.codec and header.magic < 2:
+            entry, timestamp = _wrapped_again(entry, header, offset)
+            if len(entry) > config.max_message_bytes:
+                what = f"{len(entry):,} bytes after numbering are above {config.max_message_bytes:,}"
+                raise refused(Code.MESSAGE_TOO_LARGE, header.position, what + " of max.message.bytes")
+        entries.append((entry, timestamp))
+        offset += header.record_count
+    return entries
+
+
+def _wrapped_again(entry: memoryview, header: BatchHeader, offset: int) -> tuple[memoryview, int]:
+    """A compressed message of format 0 or 1 with numbered messages in it, and its timestamp.
+
+    It is the same one if it is numbered already.
+    """
     timestamp = header.max_timestamp
-    if header.codec:
-        inner = legacy_sets.unwrapped(entry, header)
-        messages = [item for item, _ in legacy_sets.messages(memoryview(inner))]
-        counts_from_0 = [item.base_offset for item in messages] == list(range(len(messages)))
-        if header.magic == 1:
-            # The wrapper must name the newest of its messages, whatever its producer wrote there.
-            timestamp = max(item.max_timestamp for item in messages)
-        if header.magic == 0 or not counts_from_0 or timestamp != header.max_timestamp:
-            legacy_sets.renumber(inner, 0 if header.magic == 1 else offset)
-            entry = memoryview(legacy_sets.rewrapped(inner, header, last_offset, timestamp))
-    OFFSET.pack_into(entry, 0, last_offset)
-    if header.magic == 1 and append_time_ms != NO_TIMESTAMP:
-        timestamp = append_time_ms
-        legacy_sets.stamp_append_time(entry, timestamp)
+    inner = legacy_sets.unwrapped(entry, header)
+    messages = [item for item, _ in legacy_sets.messages(memoryview(inner))]
+    counts_from_0 = [item.base_offset for item in messages] == list(range(len(messages)))
+    if header.magic == 1:
+        # The wrapper must name the newest of its messages, whatever its producer wrote there.
+        timestamp = max(item.max_timestamp for item in messages)
+    if header.magic == 0 or not counts_from_0 or timestamp != header.max_timestamp:
+        legacy_sets.renumber(inner, 0 if header.magic == 1 else offset)
+        last_offset = offset + header.record_count - 1
+        entry = memoryview(legacy_sets.rewrapped(inner, header, last_offset, timestamp))
     return entry, timestamp
+
+
+def _stamp_message(
+    entry: memoryview, magic: int, last_offset: int, timestamp: int, append_time_ms: int
+) -> int:
+    """Patch a message of format 0 or 1; its timestamp."""
+    OFFSET.pack_into(entry, 0, last_offset)
+    if magic == 0 or append_time_ms == NO_TIMESTAMP:
+        return timestamp
+    legacy_sets.stamp_append_time(entry, append_time_ms)
+    return append_time_ms

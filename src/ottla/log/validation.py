@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.log import legacy_sets, record_checks
 from ottla.log.batch_header import BatchHeader, header_at, named
 from ottla.log.log_config import LogConfig
-from ottla.log.message_walk import COLUMNS_FROM, few_messages, starts_of
+from ottla.log.message_walk import COLUMNS_FROM, count_expected, few_messages, starts_of
 from ottla.log.record_checks import (
     AT_ONCE_LEGACY_BYTES,
     RECORD_BYTES_MIN,
@@ -183,15 +183,13 @@ def _sound_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeade
 
 def _sound_messages(view: memoryview, config: LogConfig, now_ms: int) -> CheckedSet | None:
     """The set, if it is whole plain messages of format 0 or 1 with nothing to refuse; else None."""
-    starts = starts_of(view)
-    if not starts:
-        return None
-    if len(starts) < COLUMNS_FROM:
-        headers = few_messages(view, starts, config, now_ms)
+    if count_expected(view) < COLUMNS_FROM:
+        headers = few_messages(view, config, now_ms)
         return None if headers is None else CheckedSet(view, headers)
     from ottla.log.plain_messages import plain_messages  # here, since it loads NumPy
 
-    columns = plain_messages(view, starts, config, now_ms)
+    starts = starts_of(view)
+    columns = plain_messages(view, starts, config, now_ms) if starts else None
     return None if columns is None else CheckedSet(view, columns.stretches, columns.positions)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ottla.broker.serving.faults import FaultRules
 from ottla.broker.serving.served_broker import ServedBroker
@@ -26,6 +26,7 @@ from ottla.log.batch_header import is_transactional, named
 from ottla.log.record_checks import LongCheck
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, RemoteProtocolError, StorageError
+from ottla.model.record_layout import OFFSET
 from ottla.wire.api.produce import (
     ProducePartitionResponse,
     ProduceRequest,
@@ -50,17 +51,19 @@ _CORRELATION_AT = 4
 _FLEXIBLE_SINCE = 9
 _TAGS = bytes(3)  # of partition, topic and request, after the records
 _INT32 = struct.Struct(">i")
-_OFFSETS = struct.Struct(">qqq")
+# What answers say in a row, by the first version: base offset, append time, start of the log.
+_OFFSETS_SINCE = ((5, struct.Struct(">qqq")), (2, struct.Struct(">qq")), (0, struct.Struct(">q")))
 _MARKS = (0x0102030405060708, 0x1112131415161718, 0x2122232425262728)
 TOPIC_IDS_SINCE = 13
 """The first version of Produce that names topics by id."""
-_SINCE = 5  # from there on the answer has base offset, append time and log start, in a row
 
 
 class RequestShape:
     """The bytes that requests of one kind have in common, and their answer."""
 
     __slots__ = (
+        "_answered",
+        "_offsets",
         "_offsets_at",
         "_template",
         "acks",
@@ -81,14 +84,17 @@ class RequestShape:
         self.head = bytes(call.frame[:_HEAD_BYTES])
         self.is_flexible = call.version >= _FLEXIBLE_SINCE
         self._template = _template(self.topic, self.index, call.version)
-        self._offsets_at = self._template.index(_OFFSETS.pack(*_MARKS))
+        self._offsets = next(fields for since, fields in _OFFSETS_SINCE if call.version >= since)
+        count = self._offsets.size // OFFSET.size
+        self._answered = slice(1, 1 + count)
+        self._offsets_at = self._template.index(self._offsets.pack(*_MARKS[:count]))
 
     def answer(self, correlation_id: memoryview, appended: AppendedRecords) -> bytearray:
         """Return the frame of the answer."""
-        _, base_offset, append_time_ms, start_offset = appended
+        fields: tuple[Any, ...] = appended
         data = bytearray(self._template)
         data[_CORRELATION_AT:_REST_AT] = correlation_id
-        _OFFSETS.pack_into(data, self._offsets_at, base_offset, append_time_ms, start_offset)
+        self._offsets.pack_into(data, self._offsets_at, *fields[self._answered])
         return data
 
     def records(self, frame: memoryview, at: int) -> memoryview | None:
@@ -160,7 +166,7 @@ class ExpressLane:
     def learn(self, call: ReceivedRequest, request: ProduceRequest) -> None:
         """Remember the shape of a request that went the general way, if the lane can serve its kind."""
         topics = request.topic_data
-        if call.version < _SINCE or len(topics) != 1 or len(topics[0].partition_data) != 1:
+        if len(topics) != 1 or len(topics[0].partition_data) != 1:
             return
         records = topics[0].partition_data[0].records
         if not records:
