@@ -2,7 +2,8 @@
 
 By default every proof runs in a small size under a fixed seed. ``OTTLA_SOAK=1`` (`make soak`) runs the
 nightly sizes under a new seed. ``OTTLA_SEED=n`` repeats a run; the seed is printed above the tests and in
-failures. ``OTTLA_KILLS=n`` says how many processes are killed where that is what takes the time.
+failures. ``OTTLA_KILLS=n`` says how many processes are killed, and how many faults
+happen, where that is what takes the time.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def nightly(why: str) -> pytest.MarkDecorator:
 
 
 def kills(small: int, soak: int) -> int:
-    """Return how many processes are killed: OTTLA_KILLS if it is set, otherwise the size of this run."""
+    """Return how many kills or faults there are: OTTLA_KILLS if it is set, otherwise the size of this run."""
     return int(os.environ.get("OTTLA_KILLS") or sized(small, soak))
 
 

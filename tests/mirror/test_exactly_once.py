@@ -19,10 +19,10 @@ from tests.mirror.clusters import end_of, running, write
 from tests.mirror.conftest import Mirrors
 from tests.mirror.killing import PARTITIONS, Worker, copied, positions, steady_writes
 from tests.proof.checker import anomalies
-from tests.scale import REPLAY, seeded, sized
+from tests.scale import REPLAY, kills, seeded
 from tests.waiting import wait_for
 
-KILLS = sized(20, 500)
+KILLS = kills(20, 500)
 
 
 def at(broker: EmbeddedBroker) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def count(broker: EmbeddedBroker, topic: str) -> int:
     return sum(map(len, committed(broker, topic).values()))
 
 
-@pytest.mark.timeout(sized(300, 7_200))
+@pytest.mark.timeout(300 + 20 * KILLS)
 def test_killed_at_random(source: EmbeddedBroker, target: EmbeddedBroker, name: str) -> None:
     chance = seeded(name)
     source.create_topic(name, PARTITIONS)

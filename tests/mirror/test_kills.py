@@ -17,13 +17,13 @@ from ottla.model.topic_partition import TopicAndPartition
 from tests.mirror.clusters import content, end_of
 from tests.mirror.killing import PARTITIONS, Worker, copied, positions, steady_writes
 from tests.proof.checker import anomalies
-from tests.scale import REPLAY, seeded, sized
+from tests.scale import REPLAY, kills, seeded
 from tests.waiting import wait_for
 
-KILLS = sized(5, 200)
+KILLS = kills(5, 200)
 
 
-@pytest.mark.timeout(sized(300, 3_600))
+@pytest.mark.timeout(300 + 20 * KILLS)
 def test_killed_at_random(source: EmbeddedBroker, target: EmbeddedBroker, name: str) -> None:
     chance = seeded(name)
     source.create_topic(name, PARTITIONS)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 
 SECONDS_MIN = 45.0
 SUITE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
+SIZE = re.compile(r"\{size\*(\d+)\}")
 
 
 @dataclass(frozen=True)
 class Part:
     """A command that fails if it finds anything. `{seed}` stands for the seed of a round, `{seconds}` for
-    the part's time, at least SECONDS_MIN.
+    the part's time, at least SECONDS_MIN, and `{size*8}` for 8 times the size of the round.
 
-    `weight` is its share of the time. `counts` are numbers, or names of numbers in a module. `environment` is
-    added to that of the proof. A part is run round by round, each with a new seed, until its time is over; at
-    least once.
+    `weight` is its share of the time. `counts` are what a round of size 1 counts: numbers, or names of
+    numbers in a module. `environment` is added to that of the proof. A part is run round by round, each with
+    a new seed, until its time is over; at least once. Its rounds have a size of 1 to `size_max`.
     """
 
     name: str
@@ -27,17 +28,28 @@ class Part:
     counts: Mapping[str, int | str] = field(default_factory=dict)
     weight: float = 1.0
     environment: Mapping[str, str] = field(default_factory=dict)
+    size_max: int = 1
 
-    def command(self, seed: int, seconds: float = 0.0) -> list[str]:
+    def command(self, seed: int, seconds: float = 0.0, size: int = 1) -> list[str]:
         """What Python is started with."""
-        known = {"{seed}": str(seed), "{seconds}": f"{max(seconds, SECONDS_MIN):.0f}"}
+        time_s = f"{max(seconds, SECONDS_MIN):.0f}"
         return [
-            reduce(lambda text, name: text.replace(name, known[name]), known, each) for each in self.arguments
+            _of_size(each, size).replace("{seed}", str(seed)).replace("{seconds}", time_s)
+            for each in self.arguments
         ]
 
-    def counted(self) -> dict[str, int]:
+    def environment_of(self, size: int = 1) -> dict[str, str]:
+        """What is added to the environment."""
+        return {name: _of_size(value, size) for name, value in self.environment.items()}
+
+    def counted(self, size: int = 1) -> dict[str, int]:
         """What a round that passed adds."""
-        return {name: _number(value) for name, value in self.counts.items()}
+        return {name: _number(value) * size for name, value in self.counts.items()}
+
+
+def _of_size(text: str, size: int) -> str:
+    """The text for a round of this size."""
+    return SIZE.sub(lambda found: str(size * int(found[1])), text)
 
 
 def _number(value: int | str) -> int:
@@ -57,14 +69,15 @@ def _suite(name: str, does: str, path: str, weight: float = 1.0, **counts: int |
     return Part(name, does, (*SUITE, path), spelled, weight)
 
 
-def _nightly(name: str, does: str, path: str, counted: str, kills: int) -> Part:
-    """A test that `make test` leaves out, with so many kills."""
-    environment = {"OTTLA_SOAK": "1", "OTTLA_KILLS": str(kills)}
-    return Part(name, does, (*SUITE, path), {counted: kills}, environment=environment)
+def _kills(name: str, does: str, path: str, counted: str, kills: int, *, is_nightly: bool = False) -> Part:
+    """A test with so many kills in a round of size 1. `make test` leaves out those that are nightly."""
+    environment = {"OTTLA_KILLS": f"{{size*{kills}}}"} | ({"OTTLA_SOAK": "1"} if is_nightly else {})
+    return Part(name, does, (*SUITE, path), {counted: kills}, environment=environment, size_max=200)
 
 
 def _churn(strategy: str, kafka: str = "") -> Part:
-    scale = ("--processes=4", "--members-each=3", "--partitions=16", "--messages=100000", "--events=10")
+    members = ("--processes=4", "--members-each=3", "--partitions=16")
+    scale = (*members, "--messages={size*100000}", "--events={size*10}")
     command = ("-m", "tests.consumer.coordinated.churn", f"--strategy={strategy}", "--offsets=kafka")
     beside = (f"--kafka={kafka}",) if kafka else ()
     where = f" on Apache Kafka {kafka}" if kafka else ""
@@ -73,6 +86,7 @@ def _churn(strategy: str, kafka: str = "") -> Part:
         "members of several clients join, leave, are killed and stopped",
         (*command, *scale, *beside, "--seed={seed}"),
         {f"churn events{where}": 10, f"messages in churn{where}": 100_000},
+        size_max=10,
     )
 
 
@@ -85,42 +99,48 @@ def _cuts(flush: str, points: int, weight: float) -> Part:
 PARTS = (
     _cuts("always", 2_000, 3),
     _cuts("os", 1_000, 1),
-    _suite(
+    _kills(
         "broker kills",
         "kill -9 while clients write, make topics and commit",
         "tests/broker/faults/test_kills.py",
-        broker_kills="tests.broker.faults.test_kills:KILLS",
+        "broker kills",
+        8,
     ),
-    _suite(
+    _kills(
         "kills in compaction",
         "kill -9 while logs are compacted",
         "tests/broker/faults/test_kills_in_compaction.py",
-        broker_kills="tests.broker.faults.test_kills_in_compaction:KILLS",
+        "broker kills",
+        3,
     ),
-    _suite(
+    _kills(
         "exactly once",
         "workers are killed and replaced, the broker is killed",
         "tests/transactions/test_kills.py::test_exactly_once_under_kills",
-        kills_in_transactions="tests.transactions.test_kills:KILLS",
+        "kills in transactions",
+        60,
     ),
-    _nightly(
+    _kills(
         "exactly once on Apache Kafka",
         "the same workers and kills",
         "tests/transactions/test_kills.py::test_apache_kafka_under_the_same_kills",
         "kills in transactions on Apache Kafka",
         30,
+        is_nightly=True,
     ),
     Part(
         "faults of every kind",
         "lines cut, delay, throttle, go silent and repeat; stops, kills, clock jumps, no descriptors",
-        ("-m", "tests.proof.faults", "--count=39", "--seed={seed}"),
+        ("-m", "tests.proof.faults", "--count={size*39}", "--seed={seed}"),
         {"faults of lines, clocks and processes": 39},
+        size_max=10,
     ),
-    _suite(
+    _kills(
         "ZooKeeper faults",
         "sessions end, ZooKeeper goes away, members are stopped and killed",
         "tests/consumer/classic/test_faults.py",
-        ZooKeeper_faults="tests.consumer.classic.test_faults:FAULTS",
+        "ZooKeeper faults",
+        20,
     ),
     _churn("consumer"),
     _churn("range"),
@@ -134,35 +154,40 @@ PARTS = (
         "tests/broker/share_groups/test_share_kills.py",
         kills_of_share_groups="tests.broker.share_groups.test_share_kills:SCALE.kills",
     ),
-    _suite(
+    _kills(
         "mirror kills",
         "a mirror is killed while its source grows",
         "tests/mirror/test_kills.py",
-        mirror_kills="tests.mirror.test_kills:KILLS",
+        "mirror kills",
+        5,
     ),
-    _suite(
+    _kills(
         "mirror, exactly once",
         "a mirror with transactions is killed",
         "tests/mirror/test_exactly_once.py",
-        mirror_kills="tests.mirror.test_exactly_once:KILLS",
+        "mirror kills",
+        20,
     ),
-    _nightly(
+    _kills(
         "Spark kills",
         "drivers and workers are killed",
         "tests/spark/test_kills.py",
         "Spark kills",
         10,
+        is_nightly=True,
     ),
     _suite(
         "Spark, exactly once",
-        "a write to Kafka dies between any two of its steps",
+        "a write to Kafka dies between any two of its steps; drivers and workers are killed",
         "tests/spark/test_exactly_once_kills.py",
-        Spark_kills="tests.spark.test_exactly_once_kills:DEATHS",
+        Spark_kills="tests.spark.test_exactly_once_kills:KILLS",
+        deaths_between_steps_of_Spark="tests.spark.test_exactly_once_kills:DEATHS",
     ),
     Part(
         "half load",
         "retention, compaction and rebalances for a while: memory, descriptors, threads and p99 stay flat",
         ("-m", "tests.proof.slopes", "--seconds={seconds}"),
+        weight=3,
     ),
     _suite(
         "damaged files",
@@ -173,14 +198,16 @@ PARTS = (
     Part(
         "hostile bytes",
         "damaged messages, record sets and streams",
-        ("-m", "tests.fuzz", "--count=200000", "--seed={seed}"),
-        {"fuzzed inputs": 200_000},
+        ("-m", "tests.fuzz", "--count={size*100000}", "--seed={seed}"),
+        {"fuzzed inputs": 100_000},
+        size_max=100,
     ),
     Part(
         "hostile peers",
         "damaged requests to a running broker, an honest client beside them",
-        ("-m", "tests.fuzz.live", "--count=20000", "--seed={seed}"),
+        ("-m", "tests.fuzz.live", "--count={size*20000}", "--seed={seed}"),
         {"live frames": 20_000},
+        size_max=100,
     ),
     _suite(
         "strangers",
@@ -192,9 +219,10 @@ PARTS = (
     Part(
         "simulated system",
         "brokers, ZooKeeper, groups of every kind and transactions in virtual time; the power fails too",
-        ("-m", "tests.proof.simulated", "--seeds=5", "--first={seed}", "--hours=1"),
-        {"simulated hours": 5},
+        ("-m", "tests.proof.simulated", "--seeds={size*1}", "--first={seed}", "--hours=1"),
+        {"simulated hours": 1},
         2,
+        size_max=200,
     ),
     Part(
         "simulated ZooKeeper groups",

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import asdict
+from pathlib import Path
 from random import Random
 
+import pytest
+
 from tests.proof import page
-from tests.proof.__main__ import Result, oldest_first, run_all, run_part
+from tests.proof.__main__ import oldest_first, run_again, run_all
+from tests.proof.failures import failures
 from tests.proof.parts import PARTS, TARGETS, Part
+from tests.proof.rounds import Result, run_part
 
 
 def test_the_page_shows_the_stored_runs() -> None:
@@ -28,6 +34,36 @@ def test_a_part_runs_with_a_seed_and_a_failure_is_kept() -> None:
     assert (result.rounds, result.counts) == (0, {})
     assert result.said.startswith(f"found {result.seeds[0]}")
     assert str(result.seeds[0]) in result.failed
+
+
+def test_rounds_grow_to_what_the_rest_of_the_time_allows() -> None:
+    code = "import os, sys; assert sys.argv[1] == os.environ['OTTLA_KILLS'], sys.argv"
+    sized = {"OTTLA_KILLS": "{size*3}"}
+    part = Part("growing", "", ("-c", code, "{size*3}"), {"kills": 3}, environment=sized, size_max=1000)
+    result = run_part(part, 1, Random(1))
+    assert not result.failed, result.said
+    assert result.counts["kills"] > 3 * result.rounds
+
+
+def test_a_failure_is_shown_until_its_very_command_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cure = tmp_path / "cure"
+    failing = Part("failing", "", ("-c", f"import os; raise SystemExit(not os.path.exists('{cure}'))"))
+    runs = [{"date": "then", "commit": "a", "parts": [asdict(run_part(failing, 0, Random(1)))]}]
+    monkeypatch.setattr(page, "stored_runs", lambda: runs)
+    for commit, passed in (("b", ""), ("c", "c")):
+        (failure,) = failures(runs)
+        assert not failure.passed
+        results: list[Result] = []
+        run_again([], "worn out", results)
+        runs.append({"date": "now", "commit": commit, "parts": [asdict(results[0])]})
+        (failure,) = failures(runs)
+        assert (failure.commit, failure.passed, failure.cause) == ("a", passed, "worn out")
+        cure.touch()
+    results = []
+    run_again([], "", results)
+    assert results == []
 
 
 def test_a_part_whose_tests_are_all_skipped_counts_nothing() -> None:

@@ -13,11 +13,11 @@ import pytest
 
 from tests.broker.faults.forked_broker import ForkedBroker
 from tests.proof.checker import Outcome, anomalies
-from tests.scale import REPLAY, kills, nightly, seeded, sized
+from tests.scale import REPLAY, kills, nightly, seeded
 from tests.transactions.run import KillableBroker, Run
 from tools.peers import KAFKA_4, RealKafka
 
-KILLS = sized(60, 1_500)
+KILLS = kills(60, 1_500)
 """A third each: workers are killed, replaced while they work, and lose their broker."""
 KAFKAS_KILLS = kills(300, 300)
 SETTINGS = {
@@ -63,7 +63,7 @@ def check(broker: KillableBroker, directory: Path, kills: int) -> None:
     assert {one.outcome for one in history.transactions} == {*Outcome}, "some kind did not happen"
 
 
-@pytest.mark.timeout(sized(900, 7_200))
+@pytest.mark.timeout(600 + 5 * KILLS)
 def test_exactly_once_under_kills(tmp_path: Path) -> None:
     with closing(OurBroker(tmp_path / "data", SETTINGS)) as broker:
         check(broker, tmp_path, KILLS)

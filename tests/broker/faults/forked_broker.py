@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests import jumping_clock
-from tests.broker.faults.broker_process import LOUD
+from tests.broker.faults.broker_process import LOUD, STOP_S
+from tests.broker.faults.raw_client import RawClient
 from tests.forked_processes import ForkedProcesses, fork_for_each_line
 from tests.waiting import wait_for
 
@@ -26,6 +29,7 @@ class ForkedBroker:
         self, data_dir: Path, settings: Mapping[str, str], clock: Path | None = None, port: int = 0
     ) -> None:
         self._clock = str(clock or "")
+        self.data_dir = data_dir
         self.log_path = data_dir.with_name(data_dir.name + ".log")
         self.log_path.touch()
         self._arguments = ["broker", "start", "--data-dir", str(data_dir)]
@@ -55,6 +59,19 @@ class ForkedBroker:
         """Lines that tell of an error nobody has foreseen, of all its lives."""
         lines = self.log_path.read_text().splitlines()
         return [line for line in lines if any(word in line for word in LOUD)]
+
+    def client(self) -> RawClient:
+        return RawClient(self.port)
+
+    def signal_after(self, seconds: float, number: signal.Signals = signal.SIGKILL) -> threading.Timer:
+        """End it later, from another thread."""
+        timer = threading.Timer(seconds, os.kill, (self.pid, number))
+        timer.start()
+        return timer
+
+    def wait(self) -> None:
+        """Until it has ended."""
+        wait_for(lambda: not self._processes.lives(self.pid), "the broker has ended", STOP_S, pause=0.001)
 
     def kill(self) -> None:
         """As the kernel does it: no handler runs, nothing is flushed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 
@@ -17,12 +17,13 @@ import pytest
 
 from ottla.log.checkpoints import CLEAN_SHUTDOWN
 from tests.broker.faults.broker_process import BrokerProcess
+from tests.broker.faults.forked_broker import ForkedBroker
 from tests.broker.faults.raw_client import RawClient
 from tests.broker.faults.workloads import Committer, Producer, TopicMaker, Workload
-from tests.scale import REPLAY, seeded, sized
+from tests.scale import REPLAY, kills, seeded
 from tests.waiting import wait_for
 
-KILLS = sized(8, 500)
+KILLS = kills(8, 500)
 ROLLS = 2
 """Kills go on until so many segments were begun: some of them may have fallen into that."""
 LOAD_S = (0.02, 0.15)
@@ -43,7 +44,7 @@ def run(workload: Workload, port: int) -> None:
 
 
 def under_load(
-    broker: BrokerProcess,
+    broker: BrokerProcess | ForkedBroker,
     workloads: Sequence[Workload],
     chance: Random,
     number: signal.Signals = signal.SIGKILL,
@@ -86,30 +87,32 @@ def new_workloads(chance: Random) -> list[Workload]:
     ]
 
 
+@pytest.mark.timeout(300 + 20 * KILLS)
 @pytest.mark.parametrize("flush", ["os", "always"])
 def test_killed_again_and_again(flush: str, tmp_path: Path) -> None:
     chance = seeded(flush)
     settings = {**SETTINGS, **SOON_DELETED, "ottla.flush": flush}
     data_dir = tmp_path / "data"
     workloads = new_workloads(chance)
-    with BrokerProcess(data_dir, settings) as broker:
+    with closing(ForkedBroker(data_dir, settings)) as broker:
         with broker.client() as client:
             assert client.create("t") == 0
         assert under_load(broker, workloads, chance, all_at_work=True) == [], REPLAY
-    number = 1
-    while number < KILLS // 2 or len(list((data_dir / "t-0").glob("*.log"))) <= ROLLS:
-        with BrokerProcess(data_dir, settings) as broker:
+        number = 1
+        while number < KILLS // 2 or len(list((data_dir / "t-0").glob("*.log"))) <= ROLLS:
+            broker.start()
             with broker.client() as client:
                 for workload in workloads:
                     workload.check(client, data_dir)
             assert under_load(broker, workloads, chance) == [], f"{REPLAY}, kill {number}"
             assert broker.surprises == [], f"{REPLAY}, kill {number}"
-        number += 1
-    with BrokerProcess(data_dir, settings) as broker, broker.client() as client:
-        for workload in workloads:
-            workload.check(client, data_dir)
-            if isinstance(workload, Producer):
-                workload.check_all(client, data_dir)
+            number += 1
+        broker.start()
+        with broker.client() as client:
+            for workload in workloads:
+                workload.check(client, data_dir)
+                if isinstance(workload, Producer):
+                    workload.check_all(client, data_dir)
         assert broker.surprises == [], REPLAY
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 
-from tests.broker.faults.batches import batch
-from tests.broker.faults.broker_process import BrokerProcess
-from tests.broker.faults.raw_client import RawClient
-from tests.scale import REPLAY, seeded, sized
+import pytest
 
-KILLS = sized(3, 50)
+from tests.broker.faults.batches import batch
+from tests.broker.faults.forked_broker import ForkedBroker
+from tests.broker.faults.raw_client import RawClient
+from tests.scale import REPLAY, kills, seeded
+
+KILLS = kills(3, 50)
 KEYS = 40
 PARTITIONS = 3
 SETTINGS = {
@@ -75,7 +77,7 @@ def is_cleaning(data_dir: Path) -> bool:
     return False
 
 
-def write_until_killed(broker: BrokerProcess, tables: list[Table], chance: Random) -> bool:
+def write_until_killed(broker: ForkedBroker, tables: list[Table], chance: Random) -> bool:
     """Whether the cleaner was seen at work before the kill, which comes soon after that."""
 
     def work(table: Table) -> None:
@@ -96,22 +98,24 @@ def write_until_killed(broker: BrokerProcess, tables: list[Table], chance: Rando
     return seen
 
 
+@pytest.mark.timeout(300 + 30 * KILLS)
 def test_killed_while_the_cleaner_works(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     chance = seeded()
     tables = [Table(partition, Random(chance.random())) for partition in range(PARTITIONS)]
-    with BrokerProcess(data_dir, SETTINGS) as broker:
+    with closing(ForkedBroker(data_dir, SETTINGS)) as broker:
         with broker.client() as client:
             assert client.create("c", PARTITIONS, COMPACTED) == 0
         assert write_until_killed(broker, tables, chance)
-    for number in range(1, KILLS):
-        with BrokerProcess(data_dir, SETTINGS) as broker:
+        for number in range(1, KILLS):
+            broker.start()
             with broker.client() as client:
                 for table in tables:
                     table.check(client)
             assert write_until_killed(broker, tables, chance), f"{REPLAY}, kill {number}"
             assert broker.surprises == []
-    with BrokerProcess(data_dir, SETTINGS) as broker, broker.client() as client:
-        for table in tables:
-            table.check(client)
+        broker.start()
+        with broker.client() as client:
+            for table in tables:
+                table.check(client)
         assert broker.surprises == []

@@ -29,10 +29,10 @@ from tests.consumer.classic.conftest import QUICK, Connectors, registered_at
 from tests.consumer.classic.process_member import ProcessMember
 from tests.consumer.classic.reading import Reader, member, offsets, owners, seen_by, written
 from tests.fetching.traffic import Writer
-from tests.scale import seeded, sized
+from tests.scale import kills, seeded
 from tests.waiting import wait_for
 
-FAULTS = sized(20, 1000)
+FAULTS = kills(20, 1000)
 UNOWNED_MAX_S = 30.0
 """Behind the last fault, a partition without an owner after this is what churn must not do."""
 
@@ -234,6 +234,7 @@ def is_owned(zookeeper: KazooZooKeeperSession, group: str, topic: str) -> bool:
         return False  # a fault cut the test's own session too
 
 
+@pytest.mark.timeout(300 + 20 * FAULTS)
 def test_churn(
     process: Processes,
     connect: str,
