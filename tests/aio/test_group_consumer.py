@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla import EmbeddedBroker, Producer, TopicAndPartition, aio
+from ottla import ConfigError, EmbeddedBroker, Producer, TopicAndPartition, aio
 from tests.aio.conftest import run
 
 RECORDS = 2_000
@@ -35,6 +35,14 @@ def member(broker: EmbeddedBroker, group: str, **settings: object) -> aio.GroupC
         bootstrap_servers=broker.bootstrap,
         **{"enable_auto_commit": False, **quick, **settings},  # type: ignore[arg-type]
     )
+
+
+def test_the_group_is_a_keyword(broker: EmbeddedBroker) -> None:
+    async def make() -> None:
+        with pytest.raises(ConfigError, match="'billing': the group is a keyword"):
+            aio.GroupConsumer("orders", "billing", bootstrap_servers=broker.bootstrap)  # type: ignore[arg-type]
+
+    run(make)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -127,6 +127,8 @@ def _same(membership: Membership) -> Membership:
 class LoopAutoCommit(CommitTimes):
     """Commits the positions every `interval_ms` and before partitions are given up; never if that is None."""
 
+    _commits: LoopCommits
+
     def __init__(
         self,
         group_id: str,
@@ -135,7 +137,6 @@ class LoopAutoCommit(CommitTimes):
         interval_ms: float | None,
     ) -> None:
         super().__init__(group_id, commits, positions, interval_ms)
-        self._store = commits
 
     async def commit_now(self) -> None:
         """Commit before partitions are given up. A failure is logged: the group must not wait."""
@@ -144,7 +145,7 @@ class LoopAutoCommit(CommitTimes):
         try:
             offsets = self.changed()
             if offsets:
-                await asyncio.shield(self._store.submit(offsets))
-            await self._store.run_callbacks()
+                await asyncio.shield(self._commits.submit(offsets))
+            await self._commits.run_callbacks()
         except OttlaError as error:
             log.warning("group %r: the last commit: %s", self._group_id, error)

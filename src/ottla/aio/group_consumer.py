@@ -23,6 +23,7 @@ from ottla.consumer.coordinated.group_face import GroupFace
 from ottla.consumer.coordinated.member_state import MemberState
 from ottla.consumer.coordinated.partitions import AssignedPartitions
 from ottla.consumer.coordinated.topic_selection import TopicSelection, WantedTopics
+from ottla.consumer.reading.group_argument import group_settings
 from ottla.consumer.reading.held_chunks import HeldChunk
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.fetching.commit_positions import Committable
@@ -30,7 +31,6 @@ from ottla.model.closing import AsyncClosing
 from ottla.model.committed_positions import OffsetAndMetadata
 from ottla.model.errors import ConfigError
 from ottla.model.offset_spec import OffsetSpec
-from ottla.model.property_table import merged
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.rows import Deserializer
 
@@ -57,6 +57,9 @@ class GroupConsumer(GroupFace, AsyncClosing):
     Made and used in a running event loop, by one task at a time. Heartbeats are sent by tasks of its own.
     """
 
+    _membership: LoopMembership
+    _engine: LoopFetchEngine
+
     def __init__(
         self,
         topics: WantedTopics,
@@ -68,9 +71,7 @@ class GroupConsumer(GroupFace, AsyncClosing):
         value_deserializer: Deserializer | None = None,
         **settings: object,
     ) -> None:
-        if group_id is not None:
-            settings["group_id"] = group_id
-        config = GroupConsumerConfig.from_properties(merged(properties, settings))
+        config = GroupConsumerConfig.from_properties(group_settings(properties, group_id, settings))
         client = config.client
         self._metadata = LoopMetadata(client)
         super().__init__(config, TopicSelection(topics), self._metadata.errors)
@@ -78,10 +79,10 @@ class GroupConsumer(GroupFace, AsyncClosing):
         self._lookup = LoopOffsetLookup(client, self._metadata, self._pool, int(config.fetch.isolation_level))
         self._inbox = LoopInbox()
         engine = LoopFetchEngine(client, config.fetch, self._metadata, name=self._group_id)
-        self._loop_engine = self._engine = engine
+        self._engine = engine
         self._partitions = AssignedPartitions(engine, self._inbox, key_deserializer, value_deserializer)
         member = LoopMembership(client, config.member, self._selection, self._metadata, self._partitions.wake)
-        self._member = self._membership = member
+        self._membership = member
         self._commits = LoopCommits(
             client, self._metadata, self._group_id, member, self._partitions.is_assigned
         )
@@ -100,7 +101,7 @@ class GroupConsumer(GroupFace, AsyncClosing):
 
     @property
     def _is_started(self) -> bool:
-        return self._member.is_started
+        return self._membership.is_started
 
     # --- reading
 
@@ -149,14 +150,14 @@ class GroupConsumer(GroupFace, AsyncClosing):
         Returns False if the committed offsets of new partitions are not known yet.
         """
         self._check_open()
-        self._member.start()
+        self._membership.start()
         await self._commits.run_callbacks()
         try:
-            change = self._member.polled()
+            change = self._membership.polled()
         except Exception:
             await self._rebalancing.lose(self._partitions.assigned)
             raise
-        self._member.raise_refusal()
+        self._membership.raise_refusal()
         wait_ms = deadline.capped_ms(self._max_wait_ms)
         is_settled = change is None or await self._rebalancing.carry_out(change, wait_ms)
         self._auto_commit.commit_if_due()
@@ -204,7 +205,7 @@ class GroupConsumer(GroupFace, AsyncClosing):
         """Read these topics instead of the present ones; the partitions change inside a later `poll`."""
         self._check_open()
         self._selection = TopicSelection(topics)
-        self._member.subscribe(self._selection)
+        self._membership.subscribe(self._selection)
 
     # --- positions
 
@@ -226,9 +227,9 @@ class GroupConsumer(GroupFace, AsyncClosing):
         """
         self._check_open()
         self._partitions.retry(partitions)
-        if not partitions and self._member.state is MemberState.FAILED:
+        if not partitions and self._membership.state is MemberState.FAILED:
             await self._rebalancing.lose(self._partitions.assigned)
-            self._member.retry()
+            self._membership.retry()
 
     async def tail(self, count: int) -> None:
         """Continue at the last `count` offsets of each assigned partition.
@@ -263,8 +264,8 @@ class GroupConsumer(GroupFace, AsyncClosing):
             if self._partitions.assigned:
                 finish(self._rebalancing.revoke(self._partitions.assigned))
             finish(self._close_commits())
-            finish(self._member.stop())
-            finish(self._loop_engine.close())
+            finish(self._membership.stop())
+            finish(self._engine.close())
             finish(self._pool.close())
             finish(self._metadata.close())
 

@@ -167,6 +167,8 @@ class PartitionConsumer(ConsumerFace[PartitionReader], AsyncClosing):
     Arguments and settings are those of `ottla.PartitionConsumer`.
     """
 
+    _engine: LoopFetchEngine
+
     def __init__(
         self,
         properties: Mapping[str, object] | None = None,
@@ -183,8 +185,7 @@ class PartitionConsumer(ConsumerFace[PartitionReader], AsyncClosing):
         self._lookup = LoopOffsetLookup(
             config.client, self._metadata, self._pool, int(config.fetch.isolation_level)
         )
-        self._loop_engine = LoopFetchEngine(config.client, config.fetch, self._metadata)
-        self._engine = self._loop_engine
+        self._engine = LoopFetchEngine(config.client, config.fetch, self._metadata)
 
     # --- partitions
 
@@ -209,7 +210,7 @@ class PartitionConsumer(ConsumerFace[PartitionReader], AsyncClosing):
         wanted = checked_partition(topic, partition)
         start = await self._lookup.start(wanted, offset)
         maker = self._maker(wanted, key_deserializer, value_deserializer)
-        return self._opened(wanted, start, maker, self._new_reader, self._loop_engine.add)
+        return self._opened(wanted, start, maker, self._new_reader, self._engine.add)
 
     def _new_reader(self, position: ReadingPosition) -> PartitionReader:
         return PartitionReader(
@@ -301,6 +302,6 @@ class PartitionConsumer(ConsumerFace[PartitionReader], AsyncClosing):
         """End all readers and tasks now. May be called twice."""
         self._end_reading()
         async with finishing() as finish:
-            finish(self._loop_engine.close())
+            finish(self._engine.close())
             finish(self._pool.close())
             finish(self._metadata.close())

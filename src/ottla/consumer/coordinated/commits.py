@@ -270,6 +270,8 @@ class CommitTimes:
 class AutoCommit(CommitTimes):
     """Commits the positions every `interval_ms` and before partitions are given up; never if that is None."""
 
+    _commits: Commits
+
     def __init__(
         self,
         group_id: str,
@@ -278,7 +280,6 @@ class AutoCommit(CommitTimes):
         interval_ms: float | None,
     ) -> None:
         super().__init__(group_id, commits, positions, interval_ms)
-        self._store = commits
 
     def commit_now(self) -> None:
         """Commit before partitions are given up. A failure is logged: the group must not wait."""
@@ -287,8 +288,8 @@ class AutoCommit(CommitTimes):
         try:
             offsets = self.changed()
             if offsets:
-                self._store.submit(offsets).result()
-            self._store.run_callbacks()
+                self._commits.submit(offsets).result()
+            self._commits.run_callbacks()
         except OttlaError as error:
             log.warning("group %r: the last commit: %s", self._group_id, error)
 

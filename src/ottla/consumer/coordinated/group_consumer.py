@@ -26,6 +26,7 @@ from ottla.consumer.coordinated.membership_thread import MembershipThread
 from ottla.consumer.coordinated.partitions import AssignedPartitions
 from ottla.consumer.coordinated.rebalancing import RebalanceListener, Rebalancing
 from ottla.consumer.coordinated.topic_selection import TopicSelection, WantedTopics
+from ottla.consumer.reading.group_argument import group_settings
 from ottla.consumer.reading.held_chunks import HeldChunk
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.fetching.commit_positions import Committable
@@ -35,7 +36,6 @@ from ottla.model.closing import Closing
 from ottla.model.errors import ConfigError
 from ottla.model.forgotten import stop_if_forgotten
 from ottla.model.offset_spec import OffsetSpec
-from ottla.model.property_table import merged
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets import OffsetAndMetadata
 from ottla.records.messages import MessageAndMetadata
@@ -73,6 +73,8 @@ class GroupConsumer(GroupFace, Closing):
     commit.
     """
 
+    _membership: MembershipThread
+
     def __init__(
         self,
         topics: WantedTopics,
@@ -84,11 +86,7 @@ class GroupConsumer(GroupFace, Closing):
         value_deserializer: Deserializer | None = None,
         **settings: object,
     ) -> None:
-        if isinstance(properties, str):
-            raise ConfigError(f"{properties!r:.100}: the group is a keyword, as in group_id='billing'")
-        if group_id is not None:
-            settings["group_id"] = group_id
-        config = GroupConsumerConfig.from_properties(merged(properties, settings))
+        config = GroupConsumerConfig.from_properties(group_settings(properties, group_id, settings))
         client = config.client
         selection = TopicSelection(topics)
         self._metadata = ClusterMetadata(client)
@@ -96,11 +94,11 @@ class GroupConsumer(GroupFace, Closing):
         self._lookup = OffsetLookup(client, self._metadata, config.fetch.isolation_level)
         self._engine = FetchEngine(client, config.fetch, self._metadata, name=config.member.group_id)
         self._partitions = AssignedPartitions(self._engine, Inbox(), key_deserializer, value_deserializer)
-        self._member_thread = self._membership = membership = MembershipThread(
+        self._membership = membership = MembershipThread(
             client, config.member, self._selection, self._metadata, self._partitions.wake
         )
         self._commits = Commits(
-            client, self._metadata, self._group_id, self._membership, self._partitions.is_assigned
+            client, self._metadata, self._group_id, membership, self._partitions.is_assigned
         )
         self._auto_commit = auto_commit = AutoCommit(
             self._group_id, self._commits, self._partitions.committable, config.auto_commit_interval_ms
@@ -126,7 +124,7 @@ class GroupConsumer(GroupFace, Closing):
 
     @property
     def _is_started(self) -> bool:
-        return self._member_thread.is_started
+        return self._membership.is_started
 
     # --- reading
 
@@ -172,7 +170,7 @@ class GroupConsumer(GroupFace, Closing):
         Returns False if the committed offsets of new partitions are not known yet.
         """
         self._check_open()
-        self._member_thread.start()
+        self._membership.start()
         self._commits.run_callbacks()
         try:
             change = self._membership.polled()
@@ -239,7 +237,7 @@ class GroupConsumer(GroupFace, Closing):
         """
         self._check_open()
         self._selection = TopicSelection(topics)
-        self._member_thread.subscribe(self._selection)
+        self._membership.subscribe(self._selection)
 
     # --- positions
 
@@ -262,7 +260,7 @@ class GroupConsumer(GroupFace, Closing):
         self._partitions.retry(partitions)
         if not partitions and self._membership.state is MemberState.FAILED:
             self._rebalancing.lose(self._partitions.assigned)
-            self._member_thread.retry()
+            self._membership.retry()
 
     def tail(self, count: int) -> None:
         """Continue at the last `count` offsets of each assigned partition.

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.client.conversation import Metadata
+from ottla.consumer.reading.group_argument import group_settings
 from ottla.consumer.reading.health import Health
 from ottla.consumer.reading.held_chunks import HeldChunk
 from ottla.consumer.share.held_records import Answer
@@ -16,7 +17,6 @@ from ottla.consumer.share.share_fetcher import ShareFetcher
 from ottla.consumer.share.share_membership import ShareMembership
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.model.errors import ConfigError, ConsumerClosed, OttlaError
-from ottla.model.property_table import merged
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.messages import MessageAndMetadata
 from ottla.records.rows import Deserializer, RowMaker
@@ -35,12 +35,8 @@ Topics = str | tuple[str, ...] | list[str]
 def share_config(
     properties: Mapping[str, object] | None, group_id: str | None, settings: dict[str, object]
 ) -> ShareConfig:
-    """The settings of a consumer, as its arguments say. Raises ConfigError."""
-    if isinstance(properties, str):
-        raise ConfigError(f"{properties!r:.100}: the group is a keyword, as in group_id='billing'")
-    if group_id is not None:
-        settings["group_id"] = group_id
-    return ShareConfig.from_properties(merged(properties, settings))
+    """Return the settings that a consumer's arguments say. Raises ConfigError."""
+    return ShareConfig.from_properties(group_settings(properties, group_id, settings))
 
 
 class ShareFace:
