@@ -181,6 +181,7 @@ __all__ = [
     "sql",
     # values
     "Blacklist",
+    "BrokerSecurity",
     "Code",
     "ConsumerRebalanceListener",
     "FetchRequestBuilder",
@@ -198,7 +199,6 @@ __all__ = [
     "AdminErrors",
     "AuthenticationFailed",
     "BadVersion",
-    "BrokerSecurity",
     "BrokerUnreachable",
     "BufferFull",
     "ConfigError",

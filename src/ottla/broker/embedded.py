@@ -17,7 +17,7 @@ from ottla.broker.loop_broker import LoopBroker
 from ottla.broker.security.local_security import BrokerSecurity, LocalSecurity
 from ottla.broker.service import BrokerService, new_loop
 from ottla.broker.serving.faults import FaultKind, FaultRule, When, api_key, error_code
-from ottla.broker.settings.broker_config import DEFAULTS, BrokerConfig, texts_by_name
+from ottla.broker.settings.broker_config import LOCAL_DEFAULTS, BrokerConfig, texts_by_name
 from ottla.model.closing import Closing
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError
@@ -69,7 +69,7 @@ class EmbeddedBroker(Closing):
             wanted = BrokerSecurity() if security is True else security
             self._security = LocalSecurity(wanted, self.data_dir)
             own |= self._security.properties(port, brokers)
-        self._config = BrokerConfig.from_properties({**DEFAULTS, **own, **given})
+        self._config = BrokerConfig.from_properties({**LOCAL_DEFAULTS, **own, **given})
         self._broker_count = brokers
         self._ports: list[list[int]] = []
         self._forgotten: weakref.finalize[..., object] | None = None

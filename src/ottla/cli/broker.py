@@ -55,11 +55,11 @@ def run(arguments: Sequence[str]) -> int:
 
 def config_from(options: argparse.Namespace) -> BrokerConfig:
     """The broker's configuration: options win over --set, --set over the file, the file over the defaults."""
-    from ottla.broker.settings.broker_config import DEFAULTS, BrokerConfig
+    from ottla.broker.settings.broker_config import LOCAL_DEFAULTS, BrokerConfig
     from ottla.broker.settings.listeners import bracketed
     from ottla.model.java_properties import read_properties
 
-    properties = DEFAULTS | (read_properties(options.config) if options.config else {})
+    properties = LOCAL_DEFAULTS | (read_properties(options.config) if options.config else {})
     properties |= named_values("--set", options.set)
     if options.data_dir:
         properties.pop("log.dirs", None)

@@ -17,7 +17,7 @@ from ottla.model.cluster_view import NO_LEADER, ClusterView
 from ottla.model.errors import KafkaError, OttlaError
 from ottla.producer.accumulator import Accumulator, TopicPartition
 from ottla.producer.batches import BatchOutcome, ProducerBatch
-from ottla.producer.intake import Groups
+from ottla.producer.intake import PartsByPartition
 from ottla.producer.producer_state import ProducerParts
 from ottla.producer.sequences import Identity
 from ottla.producer.settled_rows import NO_TIME, UNKNOWN_OFFSET
@@ -104,7 +104,7 @@ class Dispatcher:
             with self.hurrying():
                 self._memory.reserve(size)
 
-    def submit(self, topic: str, groups: Groups) -> bool:
+    def submit(self, topic: str, groups: PartsByPartition) -> bool:
         """Queue parts by partition, in order. Returns False if the producer is closed."""
         leaders = set()
         with self._lock:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from ottla.model.errors import ConfigError, OttlaError, ProducerClosed, RecordTooLarge
 from ottla.producer.deliveries import Delivery, OnDelivery, Submission
 from ottla.producer.dispatcher import Dispatcher
-from ottla.producer.intake import Groups
+from ottla.producer.intake import PartsByPartition
 from ottla.producer.partitioners import TopicPartitioner, by_partition, no_such_partition
 from ottla.producer.parts import PARTITION, ColumnSource, Part, Sizes, batch_size, runs
 from ottla.producer.producer_state import ProducerParts
@@ -321,13 +321,13 @@ class TopicInbox:
     def take_whole(self, partition: int, part: WholePart) -> None:
         """Queue a whole batch after the rows that wait; its memory is reserved. Raises OttlaError."""
 
-        def parts_by_partition(created_ms: float) -> Groups:
+        def parts_by_partition(created_ms: float) -> PartsByPartition:
             part.created_ms = created_ms
             return [(partition, [part])]
 
         self._submit(parts_by_partition)
 
-    def _submit(self, grouped: Callable[[float], Groups]) -> None:
+    def _submit(self, grouped: Callable[[float], PartsByPartition]) -> None:
         is_accepted = False
         needs_topic_since_ms: float | None = 0.0
         while needs_topic_since_ms is not None:
@@ -350,7 +350,7 @@ class TopicInbox:
         known: KnownTopic,
         submission: Submission,
         created_ms: float,
-    ) -> Groups:
+    ) -> PartsByPartition:
         """Return the rows as parts, by partition."""
         chosen = self._partitioner.assigned(source.columns, known.partition_count, known.available)
         if isinstance(chosen, int):
@@ -358,7 +358,7 @@ class TopicInbox:
         placement = by_partition(chosen, reach, known.partition_count)
         order, now_ms, limit = placement.order, wall_ms(), self._part_bytes
         numbers: npt.NDArray[np.int64] = order + rows.start if isinstance(rows, range) else rows[order]
-        groups: Groups = []
+        groups: PartsByPartition = []
         for partition, start, stop in placement.runs:
             picks, own = order[start:stop], numbers[start:stop]
             parts = [

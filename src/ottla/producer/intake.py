@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ottla.producer.inboxes import TopicInbox
     from ottla.producer.parts import Part
 
-Groups: TypeAlias = "list[tuple[int, list[Part]]]"
+PartsByPartition: TypeAlias = "list[tuple[int, list[Part]]]"
 """Parts by partition."""
 
 

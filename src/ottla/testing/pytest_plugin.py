@@ -85,7 +85,8 @@ def kafka_secure_broker(pytestconfig: pytest.Config) -> Iterator[EmbeddedBroker]
 
     if pytestconfig.getoption("kafka_bootstrap"):
         pytest.skip("needs the embedded broker")
-    broker = EmbeddedBroker(brokers=_count(pytestconfig), properties=_properties(pytestconfig), security=True)
+    count, properties = _broker_count(pytestconfig), _properties(pytestconfig)
+    broker = EmbeddedBroker(brokers=count, properties=properties, security=True)
     yield from _kept(pytestconfig, broker.start())
 
 
@@ -125,7 +126,7 @@ def loop_broker(config: pytest.Config) -> LoopBroker:
 
     if config.getoption("kafka_bootstrap"):
         pytest.skip("needs the embedded broker")
-    return EmbeddedBroker.aio(brokers=_count(config), properties=_properties(config))
+    return EmbeddedBroker.aio(brokers=_broker_count(config), properties=_properties(config))
 
 
 @pytest.fixture
@@ -177,10 +178,10 @@ def _started(config: pytest.Config) -> Broker:
         return RealCluster(bootstrap)
     from ottla.broker.embedded import EmbeddedBroker
 
-    return EmbeddedBroker(brokers=_count(config), properties=_properties(config)).start()
+    return EmbeddedBroker(brokers=_broker_count(config), properties=_properties(config)).start()
 
 
-def _count(config: pytest.Config) -> int:
+def _broker_count(config: pytest.Config) -> int:
     text = config.getini("kafka_brokers")
     if not text.isdecimal() or int(text) < 1:
         raise pytest.UsageError(f"kafka_brokers = {text}: give a number from 1 on")

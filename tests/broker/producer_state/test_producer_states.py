@@ -321,6 +321,19 @@ def snapshot_offsets(log: PartitionLog) -> list[int]:
     return sorted(int(path.stem) for path in log.path.glob("*.snapshot"))
 
 
+def offsets_walked(log: PartitionLog) -> list[int]:
+    """Where walks over the log begin from now on."""
+    asked: list[int] = []
+    walk = log.history
+
+    def history(offset: int = 0) -> Iterator[tuple[BatchHeader, EndMarker | None]]:
+        asked.append(offset)
+        return walk(offset)
+
+    log.history = history  # type: ignore[method-assign]
+    return asked
+
+
 def test_a_clean_restart_knows_every_batch_that_was_under_way(tmp_path: Path) -> None:
     log, states = filled(tmp_path / "t-0")
     assert save(states, log)
@@ -333,14 +346,7 @@ def test_a_restart_walks_only_the_end_of_the_log(tmp_path: Path) -> None:
     log, states = filled(tmp_path / "t-0")
     save(states, log)
     log = reopened(log)
-    asked = []
-    walk = log.history
-
-    def history(offset: int = 0) -> Iterator[tuple[BatchHeader, EndMarker | None]]:
-        asked.append(offset)
-        return walk(offset)
-
-    log.history = history  # type: ignore[method-assign]
+    asked = offsets_walked(log)
     loaded(log)
     assert log.segments[-2].base_offset <= asked[0] < log.high_watermark
 
@@ -383,14 +389,7 @@ def test_a_clean_start_reads_no_more_segments_than_producers_may_need(
             produced(log, states, numbered(number, 1))
     save(states, log)
     log = reopened(log)
-    asked = []
-    walk = log.history
-
-    def history(offset: int = 0) -> Iterator[tuple[BatchHeader, EndMarker | None]]:
-        asked.append(offset)
-        return walk(offset)
-
-    log.history = history  # type: ignore[method-assign]
+    asked = offsets_walked(log)
     assert known(loaded(log)) == known(states)
     assert [segment.is_read for segment in log.segments] == [False] * (len(log.segments) - 1) + [True]
     assert sum(segment.next_offset > asked[0] for segment in log.segments) <= segments

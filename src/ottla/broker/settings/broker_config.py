@@ -41,16 +41,19 @@ class FlushPolicy(Enum):
     ALWAYS = "always"  # it is on disk
 
 
-# As in Kafka's own example configuration: a consumer that starts gets its partitions now, not in 3 seconds.
-# Members of consumer groups learn of a rebalance by their next heartbeat: not in 5 seconds, either. The group
-# waits for 100 ms for others to join, not for a second.
-DEFAULTS = {
+LOCAL_DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "300",
     "group.consumer.min.heartbeat.interval.ms": "10",
     "group.consumer.min.session.timeout.ms": "1000",
 }
+"""What `EmbeddedBroker` and `ottla broker start` have instead of Kafka's defaults.
+
+As in Kafka's own example configuration: a consumer that starts gets its partitions now, not in 3 seconds.
+Members of consumer groups learn of a rebalance by their next heartbeat: not in 5 seconds, either. The group
+waits for 100 ms for others to join, not for a second.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

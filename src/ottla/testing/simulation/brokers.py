@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from ottla.broker.service import BrokerService
-from ottla.broker.settings.broker_config import DEFAULTS, BrokerConfig, texts_by_name
+from ottla.broker.settings.broker_config import LOCAL_DEFAULTS, BrokerConfig, texts_by_name
 from ottla.log.file_system import Buffer
 from ottla.model.errors import KafkaError
 from ottla.testing.simulation.disk import Disk, Note, RecordingFiles, put
@@ -85,7 +85,7 @@ class SimulatedBroker:
         properties: Mapping[str, object],
     ) -> None:
         own = {"log.dir": str(root), "listeners": f"PLAINTEXT://{HOST}:{FIRST_PORT}"}
-        self._config = BrokerConfig.from_properties({**DEFAULTS, **own, **texts_by_name(properties)})
+        self._config = BrokerConfig.from_properties({**LOCAL_DEFAULTS, **own, **texts_by_name(properties)})
         self.bootstrap = ",".join(f"{HOST}:{FIRST_PORT + number}" for number in range(count))
         self._loop = loop
         self._network = network
