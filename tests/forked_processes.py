@@ -29,7 +29,10 @@ def fork_for_each_line(work: Callable[[str], None]) -> None:
 
 
 class ForkedProcesses:
-    """Running and stopped processes, by pid. All are killed at the end."""
+    """Running and stopped processes, by pid. All are killed at the end.
+
+    Each is known by a descriptor, too: the pid of one that has ended may soon be that of a stranger.
+    """
 
     def __init__(self, module: str, *arguments: str) -> None:
         self._parent = subprocess.Popen(
@@ -41,6 +44,7 @@ class ForkedProcesses:
         )
         self.running: list[int] = []
         self.stopped: list[int] = []
+        self._descriptors: dict[int, int] = {}
 
     def start(self, line: str) -> int:
         """Fork one, which gets the line; return its pid."""
@@ -48,12 +52,19 @@ class ForkedProcesses:
         assert self._parent.stdout is not None
         self._parent.stdin.write(f"{line}\n")
         self._parent.stdin.flush()
-        self.running.append(int(self._parent.stdout.readline()))
-        return self.running[-1]
+        return self.adopt(int(self._parent.stdout.readline()))
+
+    def adopt(self, pid: int) -> int:
+        """Take a process that has just been started for one of these; return its pid."""
+        self._forget(pid)
+        with suppress(ProcessLookupError):
+            self._descriptors[pid] = os.pidfd_open(pid)
+        self.running.append(pid)
+        return pid
 
     def send(self, pid: int, number: signal.Signals) -> None:
         """Send a signal that ends or stops it. Raises ProcessLookupError if it has ended by itself."""
-        os.kill(pid, number)
+        self._send(pid, number)
         self.running.remove(pid)
         if number is signal.SIGSTOP:
             self.stopped.append(pid)
@@ -63,10 +74,9 @@ class ForkedProcesses:
     def lives(self, pid: int) -> bool:
         """Whether it has not ended, by itself or by a signal."""
         with suppress(ProcessLookupError):
-            os.kill(pid, 0)
+            self._send(pid, 0)
             return True
-        if pid in self.running:
-            self.running.remove(pid)
+        self._forget(pid)
         return False
 
     def kill(self, pid: int) -> None:
@@ -78,7 +88,7 @@ class ForkedProcesses:
 
     def go_on(self, pid: int) -> None:
         """Let a stopped one go on."""
-        os.kill(pid, signal.SIGCONT)
+        self._send(pid, signal.SIGCONT)
         self.stopped.remove(pid)
         self.running.append(pid)
 
@@ -86,9 +96,23 @@ class ForkedProcesses:
         """Kill all; one that failed before has said why."""
         for pid in [*self.running, *self.stopped]:
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                self._send(pid, signal.SIGKILL)
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        self._descriptors.clear()
         assert self._parent.stdin is not None
         assert self._parent.stdout is not None
         self._parent.stdin.close()
         self._parent.wait(60)
         self._parent.stdout.close()
+
+    def _send(self, pid: int, number: int) -> None:
+        if pid not in self._descriptors:
+            raise ProcessLookupError(pid)
+        signal.pidfd_send_signal(self._descriptors[pid], number)
+
+    def _forget(self, pid: int) -> None:
+        if pid in self.running:
+            self.running.remove(pid)
+        if pid in self._descriptors:
+            os.close(self._descriptors.pop(pid))

@@ -46,8 +46,9 @@ def running(command: list[str], chance: random.Random, said: Path) -> Iterator[D
     try:
         yield driver
     finally:
-        kill_with_all_below(driver.process.pid)
-        driver.process.wait()
+        if driver.process.poll() is None:
+            kill_with_all_below(driver.process.pid)
+            driver.process.wait()
 
 
 def newest_batch(checkpoint: Path) -> int:

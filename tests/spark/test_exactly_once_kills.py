@@ -151,8 +151,7 @@ class Drivers:
 
     def kill(self) -> None:
         """Kill the driver, with what it has started or without; a stopped one goes on then."""
-        pid = self.keep_up()
-        self._wait_for_a_batch()
+        pid = self._driver_at_work()
         if self._chance.random() < 0.5:
             kill_with_all_below(pid)
         self._processes.kill(pid)
@@ -161,22 +160,21 @@ class Drivers:
 
     def stop(self) -> None:
         """Stop the driver: it is replaced, and does not know it when it goes on."""
-        pid = self.keep_up()
-        self._wait_for_a_batch()
+        pid = self._driver_at_work()
         with suppress(ProcessLookupError):
             self._processes.send(pid, signal.SIGSTOP)
         self._pid = 0
 
     def kill_worker(self) -> None:
         """Kill a process in which tasks run."""
-        workers = wait_for(self._workers, "tasks run", pause=0.001)
+        wait_for(self._workers, "tasks run", pause=0.001)
         time.sleep(self._chance.uniform(0, BATCH_S))  # the moment of the kill is what is tried
-        kill(self._chance.choice(workers))
+        kill(self._chance.choice(wait_for(self._workers, "tasks run", pause=0.001)))
 
     def _workers(self) -> list[int]:
         return [pid for pid in children(self.keep_up()) if name_of(pid) == WORKER]
 
-    def _wait_for_a_batch(self) -> None:
+    def _driver_at_work(self) -> int:
         before = batches_done(self._notes)
 
         def is_done() -> bool:
@@ -185,6 +183,7 @@ class Drivers:
 
         wait_for(is_done, "a batch is done", pause=0.005)
         time.sleep(self._chance.uniform(0, 2 * BATCH_S))
+        return self.keep_up()
 
     def finish(self, more: int) -> int:
         """Kill all of them; the last one writes so many batches more. Return how many there are."""
@@ -207,7 +206,7 @@ class Drivers:
     def _kill_all(self) -> None:
         for stopped in list(self._processes.stopped):
             self._processes.go_on(stopped)
-        for pid in list(self._processes.running):
+        for pid in filter(self._processes.lives, list(self._processes.running)):
             kill_with_all_below(pid)
             self._processes.kill(pid)
 

@@ -117,7 +117,7 @@ class Processes(ForkedProcesses):
         if client in PROGRAMS:
             program = MemberProgram(PROGRAMS[client], name, self._settings)
             self._programs.append(program)
-            self.running.append(program.pid)
+            self.adopt(program.pid)
         else:
             self.start(name)
 
