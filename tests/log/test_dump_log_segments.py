@@ -119,7 +119,7 @@ def test_kafka_3_9_reads_transactions(tmp_path: Path, capsys: pytest.CaptureFixt
         one.write()
     one.end(8, is_commit=False)
     one.write()
-    snapshot = producer_snapshots.Snapshot(one.log.high_watermark, one.states.entries())
+    snapshot = producer_snapshots.Snapshot(one.log.high_watermark, one.states.snapshot_entries())
     producer_snapshots.write(one.path, snapshot, REAL)
     expected = [item for segment in one.log.segments for item in segment.aborted.entries()]
     assert len(expected) == 9

@@ -1,8 +1,8 @@
 """Kafka's `.snapshot` files: what is known of every producer of a partition, at an offset of its log.
 
-    00000000000000001377.snapshot     the last batch of each producer, of all batches below offset 1377
+    00000000000000001377.snapshot     the last batches of each producer, of all batches below offset 1377
 
-    version i16 = 1, crc32c u32 of what follows, count i32, then for each producer:
+    version i16 = 1, crc32c u32 of what follows, count i32, then for each batch (Kafka: for each producer):
     id i64, epoch i16, last sequence i32, last offset i64, last offset - first offset i32, timestamp i64,
     coordinator epoch i32, first offset of the open transaction i64
 
@@ -39,7 +39,10 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class ProducerEntry(NamedTuple):
-    """A producer and its last batch; without one, the last offset and sequence are -1."""
+    """A producer and a batch; without one, the last offset and sequence are -1.
+
+    Of several entries of a producer the last one has its last batch, and what else is known of it.
+    """
 
     producer_id: int
     epoch: int
@@ -52,7 +55,7 @@ class ProducerEntry(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Producers as of all batches below `offset`."""
+    """Producers as of all batches below `offset`; those of one producer in their order."""
 
     offset: int
     entries: list[ProducerEntry]

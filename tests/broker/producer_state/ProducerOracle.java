@@ -19,7 +19,7 @@ import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
 /**
  * Kafka's own producer state. A line in: producer id, epoch, first sequence, record count, timestamp. A line
  * out: "appended OFFSET", "duplicate FIRST LAST TIMESTAMP" or "error CODE". At the end a snapshot is left in
- * the directory.
+ * the directory. Begins with a snapshot that is there.
  */
 public class ProducerOracle {
     public static void main(String[] arguments) throws Exception {
@@ -28,7 +28,8 @@ public class ProducerOracle {
             new ProducerStateManagerConfig(86_400_000, false), Time.SYSTEM);
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         StringBuilder answers = new StringBuilder();
-        long end = 0;
+        states.truncateAndReload(0, Long.MAX_VALUE, 0);
+        long end = states.mapEndOffset();
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             long[] sent = Arrays.stream(line.split(" ")).mapToLong(Long::parseLong).toArray();
             SimpleRecord[] records = new SimpleRecord[(int) sent[3]];

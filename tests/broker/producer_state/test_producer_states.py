@@ -17,6 +17,7 @@ from ottla.log.compaction import compact
 from ottla.log.end_markers import EndMarker
 from ottla.log.log_config import LogConfig, MessageTimestampType
 from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_snapshots import Snapshot, write
 from ottla.log.validation import checked
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
@@ -342,13 +343,14 @@ def test_a_clean_restart_knows_every_batch_that_was_under_way(tmp_path: Path) ->
     assert known(loaded(log)) == known(states)
 
 
-def test_a_restart_walks_only_the_end_of_the_log(tmp_path: Path) -> None:
+def test_a_clean_restart_walks_nothing(tmp_path: Path) -> None:
     log, states = filled(tmp_path / "t-0")
     save(states, log)
     log = reopened(log)
-    asked = offsets_walked(log)
-    loaded(log)
-    assert log.segments[-2].base_offset <= asked[0] < log.high_watermark
+    walked = offsets_walked(log)
+    assert known(loaded(log)) == known(states)
+    assert walked == [log.high_watermark]
+    assert [segment.is_read for segment in log.segments] == [False] * (len(log.segments) - 1) + [True]
 
 
 def test_after_a_crash_the_batches_behind_the_snapshot_count(tmp_path: Path) -> None:
@@ -373,26 +375,6 @@ def test_batches_under_way_are_known_although_a_segment_has_just_begun(tmp_path:
     log = open_log(log.path, SMALL_SEGMENTS, QuickFiles())
     assert log.active.size == 0
     assert known(loaded(log)) == known(states)
-
-
-@pytest.mark.parametrize(("batches", "segments"), [(0, 1), (1, 1), (12, 5)])
-def test_a_clean_start_reads_no_more_segments_than_producers_may_need(
-    tmp_path: Path, batches: int, segments: int
-) -> None:
-    """A producer may send its last five batches again; of one with a single batch the snapshot has all."""
-    log, states = open_log(tmp_path / "t-0", LogConfig(), QuickFiles()), ProducerStates()
-    for number in range(12):
-        log.append(checked(batch((None, b"of nobody")), log.config, NOW), NOW)
-        log.write_staged()
-        log._segments.roll(log.high_watermark, log.config, NOW)
-        if number < batches:
-            produced(log, states, numbered(number, 1))
-    save(states, log)
-    log = reopened(log)
-    asked = offsets_walked(log)
-    assert known(loaded(log)) == known(states)
-    assert [segment.is_read for segment in log.segments] == [False] * (len(log.segments) - 1) + [True]
-    assert sum(segment.next_offset > asked[0] for segment in log.segments) <= segments
 
 
 def test_a_snapshot_is_of_what_is_written(tmp_path: Path) -> None:
@@ -426,6 +408,16 @@ def test_a_damaged_snapshot_costs_a_walk_and_nothing_else(tmp_path: Path, damage
     next(log.path.glob("*.snapshot")).write_bytes(damage)
     assert known(loaded(log)) == known(states)
     assert snapshot_offsets(log) == []
+
+
+def test_a_snapshot_by_kafka_has_the_last_batch_of_each_producer(tmp_path: Path) -> None:
+    log, states = filled(tmp_path / "t-0")
+    write(log.path, Snapshot(log.high_watermark, states.entries()), QuickFiles())
+    after = loaded(reopened(log))
+    for producer_id in (1, 2, 3):
+        live, found = states.get(producer_id), after.get(producer_id)
+        assert live is not None
+        assert found == live._replace(batches=live.batches[-1:])
 
 
 def test_a_snapshot_knows_producers_whose_records_were_deleted(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from ottla.broker.producer_state import ProducerStates
 from ottla.broker.producer_state.producer_states import SEQUENCE_MAX
 from ottla.log import producer_snapshots
 from ottla.log.batch_header import BatchHeader
+from ottla.log.producer_snapshots import Snapshot
 from ottla.model.errors import KafkaError
 from tests.kafka_programs import run_program
 from tests.log.faulty_files import QuickFiles
@@ -85,3 +86,19 @@ def test_kafka_3_9_decides_the_same(tmp_path: Path) -> None:
     snapshot = producer_snapshots.read_latest(tmp_path, 0, end, QuickFiles())
     assert snapshot is not None
     assert (snapshot.offset, sorted(snapshot.entries)) == (end, sorted(states.entries()))
+    ours_is_read_by_kafka(states, end, tmp_path / "ours")
+
+
+def ours_is_read_by_kafka(states: ProducerStates, end: int, path: Path) -> None:
+    """Our snapshots have several batches of a producer: Kafka goes on with the last one of each."""
+    path.mkdir()
+    entries = states.snapshot_entries()
+    assert len(entries) > len(states)
+    producer_snapshots.write(path, Snapshot(end, entries), QuickFiles())
+    program = Path(__file__).with_name("ProducerOracle.java")
+    printed = run_program(program, path, version=KAFKA_3, given=f"1000 0 0 1 {NOW}")
+    assert printed.split() == ["appended", str(end)]
+    snapshot = producer_snapshots.read_latest(path, 0, end + 1, QuickFiles())
+    assert snapshot is not None
+    assert snapshot.offset == end + 1
+    assert sorted(snapshot.entries)[:-1] == sorted(states.entries())

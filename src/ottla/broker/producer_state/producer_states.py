@@ -245,39 +245,48 @@ class ProducerStates:
     # ---- restart
 
     def rebuild(
-        self,
-        batches: Iterable[tuple[BatchHeader, EndMarker | None]],
-        known: Iterable[ProducerEntry] = (),
-        start: int = 0,
+        self, batches: Iterable[tuple[BatchHeader, EndMarker | None]], known: Iterable[ProducerEntry] = ()
     ) -> None:
-        """Make the states from stored batches, in order and with their markers: counted, not checked.
-
-        The batches are those from `start` on; `known` is a snapshot at or after it.
+        """Make the states from a snapshot, and from the stored batches behind it, in order and with their
+        markers: counted, not checked.
         """
-        known = list(known)
-        begun = {item.producer_id: _begun(item) for item in known if 0 <= item.transaction_offset < start}
-        self._states = dict(begun)
+        self._states = {}
+        for entry in known:
+            self._states[entry.producer_id] = _with_entry(self._states.get(entry.producer_id), entry)
+        self._find_undecided()
         for header, marker in batches:
             if marker is not None:
                 self.stage_marker(marker, header.max_timestamp)
             elif header.producer_id >= 0 and not header.is_control:
                 self.stage(header, header.base_offset)
             self._undo.clear()
-        for entry in known:
-            state = self._states.get(entry.producer_id)
-            if state is begun.get(entry.producer_id):  # none of the batches is its
-                self._states[entry.producer_id] = _from_entry(entry)
-            elif state is not None:
-                self._states[entry.producer_id] = _completed(state, entry)
-        self._undo.clear()
         self._find_undecided()
 
     def entries(self) -> list[ProducerEntry]:
-        """Return what a snapshot keeps: the states after the written batches, without what is staged."""
+        """Return the last batch of each producer after the written batches, without what is staged."""
+        return [_to_entry(producer_id, state) for producer_id, state in self._written().items()]
+
+    def snapshot_entries(self) -> list[ProducerEntry]:
+        """Return what a snapshot keeps: all batches that may be sent again, a producer's last one at last.
+
+        Kafka has one entry for each producer. If there are more it believes the last, so it reads these too.
+        """
+        entries = []
+        for producer_id, state in self._written().items():
+            last = _to_entry(producer_id, state)
+            for _, last_sequence, base_offset, last_offset, timestamp in state.batches:
+                batch = last_sequence, last_offset, last_offset - base_offset, timestamp
+                entries.append(ProducerEntry(producer_id, state.epoch, *batch))
+            if not entries or entries[-1] != last:
+                entries.append(last)
+        return entries
+
+    def _written(self) -> dict[int, ProducerState]:
+        """Return the states without what is staged."""
         written = dict(self._states)
         for producer_id, state in reversed(self._undo):
             _put(written, producer_id, state)
-        return [_to_entry(producer_id, state) for producer_id, state in written.items()]
+        return written
 
 
 def _duplicate(header: BatchHeader, state: ProducerState) -> Duplicate:
@@ -300,32 +309,20 @@ def check_epoch(producer_id: int, epoch: int, state: ProducerState) -> None:
         raise KafkaError(Code.INVALID_PRODUCER_EPOCH, reason)
 
 
-def _begun(entry: ProducerEntry) -> ProducerState:
-    """Return the state of a producer whose transaction began before the batches that are read."""
+def _with_entry(state: ProducerState | None, entry: ProducerEntry) -> ProducerState:
+    """Return a producer's state with the next entry of a snapshot."""
+    earlier = state.batches if state is not None and state.epoch == entry.epoch else ()
+    last_sequence = entry.last_sequence
+    if entry.last_offset < 0 or last_sequence < 0:
+        last_sequence, batches = NO_SEQUENCE, earlier
+    elif earlier and earlier[-1][3] == entry.last_offset:
+        batches = earlier  # the last entry repeats its batch, with what else is known of the producer
+    else:
+        first_sequence = (last_sequence - entry.offset_delta) & SEQUENCE_MAX
+        offsets = entry.last_offset - entry.offset_delta, entry.last_offset
+        batches = (*earlier[1 - BATCHES_KEPT :], (first_sequence, last_sequence, *offsets, entry.timestamp))
     transaction = entry.coordinator_epoch, entry.transaction_offset
-    return ProducerState(entry.epoch, NO_SEQUENCE, entry.timestamp, (), *transaction)
-
-
-def _from_entry(entry: ProducerEntry) -> ProducerState:
-    transaction = entry.coordinator_epoch, entry.transaction_offset
-    if entry.last_offset < 0 or entry.last_sequence < 0:
-        return ProducerState(entry.epoch, NO_SEQUENCE, entry.timestamp, (), *transaction)
-    batch = (
-        (entry.last_sequence - entry.offset_delta) & SEQUENCE_MAX,
-        entry.last_sequence,
-        entry.last_offset - entry.offset_delta,
-        entry.last_offset,
-        entry.timestamp,
-    )
-    return ProducerState(entry.epoch, entry.last_sequence, entry.timestamp, (batch,), *transaction)
-
-
-def _completed(state: ProducerState, entry: ProducerEntry) -> ProducerState:
-    """Return a state from batches with what the snapshot knows of those before them."""
-    if not state.batches and state.epoch == entry.epoch:  # only its marker was read
-        stored = _from_entry(entry)
-        state = state._replace(last_sequence=stored.last_sequence, batches=stored.batches)
-    return state._replace(coordinator_epoch=max(state.coordinator_epoch, entry.coordinator_epoch))
+    return ProducerState(entry.epoch, last_sequence, entry.timestamp, batches, *transaction)
 
 
 def _to_entry(producer_id: int, state: ProducerState) -> ProducerEntry:
