@@ -47,10 +47,14 @@ def run(arguments: Sequence[str]) -> int:
     log_to_stderr(verbose=options.verbose)
     # A broker decodes too little for more. NumPy itself is loaded when it is needed, which is seldom.
     os.environ.setdefault("OTTLA_KERNELS", "numpy")
-    from ottla.broker.service import new_loop
+    gc.disable()  # what is loaded stays: to look for garbage in it takes as long as loading thousands of logs
+    try:
+        from ottla.broker.service import new_loop
 
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(_serve(config_from(options), options.brokers))
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            return runner.run(_serve(config_from(options), options.brokers))
+    finally:
+        gc.enable()
 
 
 def config_from(options: argparse.Namespace) -> BrokerConfig:
@@ -84,7 +88,6 @@ async def _serve(config: BrokerConfig, broker_count: int) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    gc.disable()  # what is loaded stays: to look for garbage in it takes as long as loading thousands of logs
     service = BrokerService(config, broker_count)
     await service.start()
     gc.freeze()

@@ -7,7 +7,7 @@ that has no room left. Reading is harmless and done with `os` directly. Names of
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ottla.security.private_files import DIRECTORY_MODE, FILE_MODE
@@ -82,6 +82,22 @@ class FileSystem:
 
         Without `flush` that is true of a killed process; before a power cut the caller has to flush the file.
         """
+        self.rename(self._written_beside(path, data, flush=flush), path)
+        if flush:
+            self.sync_directory(path.parent)
+
+    def replace_files(self, directory: Path, files: Mapping[str, bytes]) -> None:
+        """Put data into files of a directory, by their names, with one wait for all of the names.
+
+        A kill leaves the old content of the last of them, a power cut that of any.
+        """
+        paths = [directory / name for name in files]
+        written = [self._written_beside(path, files[path.name], flush=True) for path in paths]
+        for temporary, path in zip(written, paths, strict=True):
+            self.rename(temporary, path)
+        self.sync_directory(directory)
+
+    def _written_beside(self, path: Path, data: bytes, *, flush: bool) -> Path:
         temporary = path.with_name(path.name + ".tmp")
         fd = self.open(temporary)
         try:
@@ -91,9 +107,7 @@ class FileSystem:
                 self.sync(fd)
         finally:
             os.close(fd)
-        self.rename(temporary, path)
-        if flush:
-            self.sync_directory(path.parent)
+        return temporary
 
 
 def _after(buffers: Sequence[Buffer], written: int) -> Sequence[Buffer]:

@@ -121,9 +121,10 @@ class LogDirectory:
                 self._open_log(partition, self.path / name, config_of(*partition), now_ms)
         known = {key for lines in self._checkpointed.values() for key in lines}
         self.absent = known - self.logs.keys() - self.damaged.keys()
-        # From here on a crash is a crash again.
-        self._file_system.remove(marker)
-        self._file_system.sync_directory(self.path)
+        if self.was_clean:
+            # From here on a crash is a crash again.
+            self._file_system.remove(marker)
+            self._file_system.sync_directory(self.path)
         if not self.was_clean and self.logs:
             self.checkpoint()  # a recovery point above a log that was cut would trust what comes there next
 

@@ -121,6 +121,25 @@ def test_a_creation_that_is_cut_short_happened_or_not(tmp_path: Path) -> None:
     assert at_every_change(tmp_path, make("other"), make("t", 3)) == {0, 1}
 
 
+def test_the_first_creation_that_is_cut_short_happened_or_not(tmp_path: Path) -> None:
+    assert at_every_change(tmp_path, lambda _: None, make("t", 3)) == {0, 1}
+
+
+def test_a_first_change_that_was_refused_is_not_there_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object, path: Path) -> None:
+        raise OSError(5, f"cannot flush {path}")
+
+    catalog = Catalog(tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match="cannot flush"):
+        patch.setattr(FileSystem, "sync_directory", fail)
+        catalog.put([drafted("refused")])
+    assert Catalog(tmp_path).topics == {}
+    catalog.put([drafted("taken")])
+    assert [*Catalog(tmp_path).topics] == ["taken"]
+
+
 def test_a_deletion_that_is_cut_short_happened_or_not(tmp_path: Path) -> None:
     def both(cluster: Cluster) -> None:
         make("other")(cluster)

@@ -69,6 +69,7 @@ class Catalog:
         self._journal = Journal(directory / JOURNAL_NAME, file_system)
         self._generation = ""  # of the catalog's file: the journal says which one it continues
         self._bytes = 0
+        self._is_new = False  # neither file was there
         self._folded: dict[str, str] = {}
         self.losses: list[str] = []  # changes that the journal had and that are gone
         self.topics: dict[str, Topic] = {}
@@ -84,7 +85,8 @@ class Catalog:
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
-            if self._journal.path.exists():
+            self._is_new = not self._journal.path.exists()
+            if not self._is_new:
                 self.losses.append(f"{self._path} is missing: the configs of topics and brokers are lost")
             return
         except OSError as error:
@@ -173,9 +175,12 @@ class Catalog:
         if not changes:
             return
         with self._as_storage_error():
-            if not self._journal.size or self._journal.size > max(self._bytes, JOURNAL_BYTES_MIN):
-                self._store_all()
-            self._journal.append(changes)
+            if self._is_new:
+                self._store_first(changes)
+            else:
+                if not self._journal.size or self._journal.size > max(self._bytes, JOURNAL_BYTES_MIN):
+                    self._store_all()
+                self._journal.append(changes)
 
     def renew(self) -> None:
         """Write both files again, without the traces of lost changes: the next opening does not
@@ -191,12 +196,28 @@ class Catalog:
         except OSError as error:
             raise StorageError(f"{self._path}: cannot write it: {error}") from error
 
+    def _store_first(self, changes: list[Change]) -> None:
+        """Write both files for the first time, with changes in the journal. Raises OSError."""
+        self._is_new = False
+        generation = os.urandom(8).hex()
+        data = self._snapshot(generation)
+        self._journal.begin_with(generation, self._path, data, changes)
+        self._generation, self._bytes = generation, len(data)
+
     def _store_all(self) -> None:
         """Write the catalog anew, with an empty journal after it. Raises OSError.
 
         A crash between the two leaves a journal of the generation before, whose changes are in the catalog.
         """
         generation = os.urandom(8).hex()
+        data = self._snapshot(generation)
+        self._journal.file_system.replace_file(self._path, data)
+        self._generation = generation
+        self._bytes = len(data)
+        self._journal.begin(self._generation)
+
+    def _snapshot(self, generation: str) -> bytes:
+        """What the catalog's file says of everything as it is now."""
         state = {
             "version": FORMAT,
             "checksum": NO_CHECKSUM,
@@ -209,11 +230,7 @@ class Catalog:
         head = json.dumps(state)[:-1]
         body = ",\n".join(self._line(topic) for topic in self.topics.values())
         data = f'{head}, "topics": {{\n{body}\n}}}}\n'.encode()
-        sealed = data.replace(NO_CHECKSUM.encode(), _checksum(data).encode(), 1)
-        self._journal.file_system.replace_file(self._path, sealed)
-        self._generation = generation
-        self._bytes = len(data)
-        self._journal.begin(self._generation)
+        return data.replace(NO_CHECKSUM.encode(), _checksum(data).encode(), 1)
 
     def _replay(self, change: Change) -> None:
         """Apply a change that was stored."""

@@ -64,13 +64,27 @@ class Journal:
         self.file_system.replace_file(self.path, head)
         self.size = len(head)
 
+    def begin_with(self, generation: str, snapshot: Path, data: bytes, changes: list[Change]) -> None:
+        """Write the first snapshot of all, and the journal with the first changes. Raises OSError.
+
+        Nothing was stored before, so that it does not matter which of the two files a power cut leaves.
+        """
+        text = _line({"generation": generation}) + _together(changes)
+        files = {snapshot.name: data, self.path.name: text}
+        try:
+            self.file_system.replace_files(self.path.parent, files)
+        except OSError:
+            with suppress(OSError):
+                self.file_system.remove(self.path)  # it has changes that nobody was told of
+            raise
+        self.size = len(text)
+
     def append(self, changes: Iterable[Change]) -> None:
         """Write at least one change, all or none; they are on disk when this returns.
 
         Raises OSError; then `size` is as before.
         """
-        together = list(changes)
-        data = _line(together if len(together) > 1 else together[0])
+        data = _together(list(changes))
         fd = self.file_system.open(self.path)
         try:
             if os.fstat(fd).st_size != self.size:
@@ -89,6 +103,10 @@ class Journal:
 def _line(content: Change | list[Change]) -> bytes:
     text = json.dumps(content).encode()
     return b"%08x %s\n" % (crc32c(text), text)
+
+
+def _together(changes: list[Change]) -> bytes:
+    return _line(changes if len(changes) > 1 else changes[0])
 
 
 def _whole_lines(data: bytes, path: Path) -> tuple[list[Change], int]:
