@@ -70,6 +70,16 @@ Driver stacktrace:
             "ottla.model.errors.ConfigError: column key is int: cast it",
             "ConfigError: column key is int: cast it",
         ),
+        (
+            "An error occurred while calling o1.parquet.\n: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task"
+            " failed while writing rows to file:/tables/orders/_ottla/staging/range-f14c. SQLSTATE: 58030\n"
+            "\tat org.apache.spark.X(Y.scala:1)\nCaused by: java.io.IOException: No space left on device\n",
+            "IOException: No space left on device (writing file:/tables/orders)",
+        ),
+        (
+            f'[CAST_INVALID_INPUT] The value \'{"x" * 4000}\' of the type "STRING" cannot be cast to "INT".',
+            f'[CAST_INVALID_INPUT] The value \'{"x" * 100}…\' of the type "STRING" cannot be cast to "INT".',
+        ),
         ("something else\nand more", "something else"),
         ("", "Spark gives no reason"),
     ],

@@ -15,7 +15,7 @@ import pytest
 
 import ottla.spark
 from ottla import ConfigError, EmbeddedBroker
-from ottla.model.errors import DataLost
+from ottla.model.errors import DataLost, StorageError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.landing import land_task, landing
 from ottla.spark.landing_files import LandedFile, is_there, landed, within
@@ -85,6 +85,18 @@ def test_a_file_without_rows(tmp_path: Path) -> None:
     schema = pa.schema([("key", pa.binary()), ("offset", pa.int64())])
     RawParquetFile(tmp_path / "none.parquet", schema, "snappy").close()
     assert pq.read_table(tmp_path / "none.parquet") == schema.empty_table()
+
+
+def test_a_full_disk_is_told_and_nothing_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "full.parquet"
+    path.symlink_to("/dev/full")
+    rows = pa.record_batch({"value": [b"x" * 1000] * 1000})
+    file = RawParquetFile(path, rows.schema, "none")
+    file.add(rows)
+    with pytest.raises(StorageError, match=r"full\.parquet: No space left on device"):
+        file.close()
+    file.abandon()
+    assert not path.is_symlink()
 
 
 def test_a_repeated_task_leaves_its_files_alone(

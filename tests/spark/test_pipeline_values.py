@@ -14,8 +14,10 @@ import pyarrow.dataset as ds
 import pytest
 
 from ottla import EmbeddedBroker, Producer
-from ottla.spark import Pipeline, from_avro, from_json_schema
+from ottla.schemas.protobuf import message_class
+from ottla.spark import Pipeline, from_avro, from_json_schema, from_protobuf
 from ottla.spark.causes import cause
+from tests.schemas.registry_server import descriptors
 
 SCHEMA = {
     "type": "record",
@@ -102,6 +104,34 @@ def test_avro_and_msgpack_without_a_jar(
         assert words in told
 
 
+def test_protobuf_csv_and_text_without_a_jar(
+    spark: Any, broker: EmbeddedBroker, producer: Producer, topic: str, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.desc").write_bytes(descriptors())
+    order = message_class(descriptors(), "shop.Order")
+    value = order(id=3, items=[{"price": 1.5}], kind=1).SerializeToString()
+    for key, sent in ((b"eu,7", value), (b"eu,x", value), (b"us,8", b"\x0a")):
+        producer.send(topic, sent, key=key, partition=0)
+    producer.flush()
+    decode = {
+        "format": "protobuf",
+        "schema_file": str(tmp_path / "shop.desc"),
+        "message": "shop.Order",
+        "key": {"format": "csv", "schema": "region string, user int"},
+    }
+    sql = "select key.*, value.id, value.kind, value.items[0].price as price, offset from records"
+    pipeline(broker, topic, tmp_path, decode=decode, transform={"sql": sql}).offline(spark)
+    wanted = {"region": "eu", "user": 7, "id": 3, "kind": "GIFT", "price": 1.5, "offset": 0}
+    assert table(tmp_path / "table") == [wanted]
+    bad_key, bad_value = table(tmp_path / "bad")
+    assert bad_key["reason"] == "key: not CSV with the fields region string, user int"
+    assert bad_key["key"] == b"eu,x"
+    assert "not a message shop.Order" in bad_value["reason"]
+    texts = pipeline(broker, topic, tmp_path / "texts", decode={"format": "text"}, dead_letters=None)
+    texts.offline(spark)
+    assert table(tmp_path / "texts" / "table")[2]["value"] == "\n"
+
+
 def test_functions_decode_columns(spark: Any) -> None:
     data = avro(SCHEMA, {"id": 7, "at": 0})
     rows = spark.createDataFrame([(bytearray(data),), (bytearray(b"x"),)], "value binary")
@@ -109,6 +139,12 @@ def test_functions_decode_columns(spark: Any) -> None:
     assert [row.row and row.row.id for row in decoded.collect()] == [7, None]
     with pytest.raises(Exception, match="in the middle of a field"):
         rows.select(from_avro("value", json.dumps(SCHEMA))).collect()
+    made = message_class(descriptors(), "shop.Order")(id=5).SerializeToString()
+    messages = spark.createDataFrame([(bytearray(made),), (bytearray(b"\x0a"),)], "value binary")
+    read = from_protobuf("value", "shop.Order", descriptors(), mode="PERMISSIVE").alias("row")
+    assert [row.row and row.row.id for row in messages.select(read).collect()] == [5, None]
+    with pytest.raises(Exception, match=r"not a message shop\.Order"):
+        messages.select(from_protobuf("value", "shop.Order", descriptors())).collect()
     texts = spark.createDataFrame([(bytearray(b'{"n": [1, 2]}'),)], "value binary")
     schema = {"properties": {"n": {"type": "array", "items": {"type": "integer"}}}}
     (row,) = texts.select(from_json_schema("value", json.dumps(schema)).alias("row")).collect()

@@ -24,10 +24,21 @@ _ENDING = re.compile(r"\s*SQLSTATE: \w{5}\.?|\s*JVM stacktrace:.*|;$")
 _RAISED_BY_US = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?) ?SQLSTATE:", re.DOTALL)
 _CLASS = re.compile(r"\[[A-Z]{3}")
 _PLACE = re.compile(r"SQLSTATE: \w{5}; (line \d+ pos \d+)")
+_LONG = re.compile(r"'([^']{100})[^']{100,}'")
+"""A value that is quoted at length: its beginning tells enough."""
+_LOCATION = re.compile(r"Task failed while writing rows to (\S+?)(?:/_ottla/\S*)?\.?\s")
 
 
 def cause(text: str) -> str:
-    """Return the line that names the cause; for an error in SQL with its position."""
+    """Return the line that names the cause: for an error in SQL with its position, and where a table could
+    not be written.
+    """
+    line = _cause(text)
+    location = _LOCATION.search(text)
+    return f"{line} (writing {location[1]})" if location and location[1] not in line else line
+
+
+def _cause(text: str) -> str:
     ours = _RAISED_BY_US.search(text)
     if ours is not None:
         return " ".join(ours[1].split())
@@ -57,6 +68,7 @@ def _raised_error(line: str) -> str:
 
 
 def _short(words: str) -> str:
+    words = _LONG.sub(r"'\1…'", words)
     position = _PLACE.search(words)
     at = f" ({position[1]})" if position else ""
     return _ENDING.sub("", words.split("; line ")[0] if position else words).strip() + at

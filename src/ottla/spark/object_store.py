@@ -17,6 +17,8 @@ from ottla.model.errors import ConfigError, StorageError
 from ottla.spark.locations import S3, Stored, StoreEntry, scheme_of, temporary_file
 
 _NEVER_MS = "4102444800000"
+_SENT = re.compile(r"<Code>([^<]+)</Code>.*?<Message>([^<]+)</Message>")
+"""The answer of S3 and of Azure to a request that they refuse."""
 _S3_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
@@ -44,8 +46,7 @@ class ObjectStore:
         try:
             yield
         except (self._errors.BaseError, ValueError, OSError) as error:
-            text = re.sub(r"\s+", " ", str(error).partition("\n\nDebug source")[0])
-            raise StorageError(f"{self.url}: {text[:500]}") from error
+            raise StorageError(f"{self.url}: {refusal(str(error))}") from error
 
     def list(self, under: str = "") -> list[StoreEntry]:
         """All files below a directory, by path."""
@@ -118,6 +119,13 @@ class ObjectStore:
     def lock(self) -> AbstractContextManager[None]:
         """Do nothing: `replace` decides."""
         return nullcontext()
+
+
+def refusal(text: str) -> str:
+    """What a store says, in one line, out of the text of an error: its own words if it sent any."""
+    text = re.sub(r"\s+", " ", text.partition("\n\nDebug source")[0])
+    sent = _SENT.search(text)
+    return f"{sent[2]} ({sent[1]})" if sent else text[:500]
 
 
 def _client_settings(url: str) -> dict[str, Any]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from ottla.model.errors import StorageError
 
 ROW_GROUP_BYTES = 64 << 20
 ROW_GROUP_ROWS = 1 << 20
@@ -36,24 +41,35 @@ class RawParquetFile:
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows, in the order of their offsets."""
+        """Add rows, in the order of their offsets. Raises StorageError."""
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
         self._pending_rows += rows.num_rows
         self.rows += rows.num_rows
         if self._pending_bytes >= ROW_GROUP_BYTES or self._pending_rows >= ROW_GROUP_ROWS:
-            self._write()
+            with self._as_storage_errors():
+                self._write()
 
     def close(self) -> int:
-        """Write what is left and close the file. Returns its size in bytes."""
-        self._write().close()
-        return self.path.stat().st_size
+        """Write what is left and close the file. Returns its size in bytes. Raises StorageError."""
+        with self._as_storage_errors():
+            self._write().close()
+            return self.path.stat().st_size
 
     def abandon(self) -> None:
         """Remove what was written."""
         if self._writer is not None:
-            self._writer.close()
+            with suppress(OSError):  # the disk may be full
+                self._writer.close()
         self.path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _as_storage_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise StorageError(f"{self.path}: {why}") from error
 
     def _write(self) -> pq.ParquetWriter:
         rows = pa.Table.from_batches(
