@@ -132,9 +132,10 @@ def test_a_first_change_that_was_refused_is_not_there_after_a_restart(
         raise OSError(5, f"cannot flush {path}")
 
     catalog = Catalog(tmp_path)
-    with monkeypatch.context() as patch, pytest.raises(StorageError, match="cannot flush"):
+    with monkeypatch.context() as patch:
         patch.setattr(FileSystem, "sync_directory", fail)
-        catalog.put([drafted("refused")])
+        with pytest.raises(StorageError, match="cannot flush"):
+            catalog.put([drafted("refused")])
     assert Catalog(tmp_path).topics == {}
     catalog.put([drafted("taken")])
     assert [*Catalog(tmp_path).topics] == ["taken"]
