@@ -17,6 +17,7 @@ from ottla import EmbeddedBroker, Producer
 from ottla.cli import bench
 from ottla.cli.main import main
 from ottla.cli.moments import MOMENTS
+from ottla.cli.output import OutputRows, table_lines
 from tests.cli.kafka.conftest import ours
 
 NOWHERE = "127.0.0.1:1"
@@ -48,6 +49,11 @@ def at() -> Iterator[tuple[str, str]]:
         first = ours("consume", "orders", "-g", "billing", "--from", "earliest", "-n", "4", *at)
         assert first.code == 0
         yield at
+
+
+def test_a_cell_without_text_is_a_dash() -> None:
+    rows = OutputRows(("group", "type"), [("billing", ""), ("kitchen", None)])
+    assert table_lines(rows) == ["GROUP    TYPE", "billing  -", "kitchen  -"]
 
 
 def test_topics(at: tuple[str, str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.client import clock
+from ottla.client import clock, network_errors
 from ottla.client.canonical_names import canonical
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Deadline
@@ -73,6 +73,23 @@ def test_looking_for_a_topic_need_not_create_it(
     assert view.topics["nosuch"].error == Code.UNKNOWN_TOPIC_OR_PARTITION
     assert not view.is_whole
     assert "nosuch" not in clients.metadata(brokers.bootstrap).refresh_all().topics
+
+
+def test_the_log_says_which_topic_is_waited_for(
+    brokers: EmbeddedBroker,
+    clients: Clients,
+    topic: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(network_errors, "TELL_AFTER_MS", 50.0)
+    metadata = clients.metadata(brokers.bootstrap, allow_auto_create_topics=False)
+    with pytest.raises(KafkaError):
+        metadata.partitions(topic, soon())
+    (told,) = [line for line in caplog.messages if "still trying" in line]
+    assert f"topic '{topic}': no usable answer" in told
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in told
+    assert metadata.errors.of(network_errors.topic(topic)) is None
 
 
 def test_what_is_known_is_not_asked_for_again(brokers: EmbeddedBroker, clients: Clients, topic: str) -> None:

@@ -174,7 +174,7 @@ def print_table(rows: OutputRows) -> None:
 
 def table_lines(rows: OutputRows) -> list[str]:
     """Return the lines of a table; the first has the titles."""
-    texts = [[_text(cell) for cell in row] for row in rows.rows]
+    texts = [[_text(cell) or "-" for cell in row] for row in rows.rows]
     titles = [name.upper().replace("_", "-") for name in rows.columns]
     widths = [max(map(len, column)) for column in zip(titles, *texts, strict=True)]
     is_number = [

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
+from ottla.client import network_errors
 from ottla.client.attempts import attempts, error_to_raise
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, SIGNAL_CHECK_S, Clock, Deadline, wait_for
@@ -231,13 +232,19 @@ class ClusterMetadata(Closing):
                 problem = f"{error.error.name}"
         deadline = deadline or Deadline(self._clock, self._config.request_timeout_ms)
         failure: OttlaError | None = None
-        for _ in attempts(self._backoff, deadline, self._chance, self._interruption):
-            try:
-                return lookup(self.refresh([topic], reason=f"{topic}: {problem}", deadline=deadline))
-            except OttlaError as error:
-                if action_about(error, Call.METADATA) is Action.FAIL or self._interruption.is_set:
-                    raise
-                failure = error_to_raise(failure, error, deadline)
+        subject = network_errors.topic(topic)
+        try:
+            for _ in attempts(self._backoff, deadline, self._chance, self._interruption):
+                try:
+                    return lookup(self.refresh([topic], reason=f"{topic}: {problem}", deadline=deadline))
+                except OttlaError as error:
+                    if action_about(error, Call.METADATA) is Action.FAIL or self._interruption.is_set:
+                        raise
+                    if isinstance(error, KafkaError):
+                        self.errors.failed(subject, error)  # a caller waits: the log says for what
+                    failure = error_to_raise(failure, error, deadline)
+        finally:
+            self.errors.forget(subject)
         assert failure is not None
         raise failure
 
