@@ -10,46 +10,29 @@ and with each flush. What a crash costs of it is rebuilt from the log.
 
 from __future__ import annotations
 
-import os
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from pathlib import Path
 
 from ottla.log.file_system import FileSystem, read_whole
+from ottla.log.index_file import IndexFile
 
 ENTRY_BYTES = 8
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
 
-class OffsetIndex:
+class OffsetIndex(IndexFile):
     """Belongs to one segment. `entries_max` is `segment.index.bytes` in entries."""
 
-    __slots__ = (
-        "_file_system",
-        "_is_exact",
-        "_path",
-        "_positions",
-        "_relative",
-        "_stored",
-        "base_offset",
-        "entries_max",
-    )
+    __slots__ = ("_positions", "_relative")
+
+    entry_bytes = ENTRY_BYTES
 
     def __init__(self, path: str | Path, base_offset: int, entries_max: int, file_system: FileSystem) -> None:
-        self._path = os.fspath(path)
-        self.base_offset = base_offset
-        self.entries_max = entries_max
-        self._file_system = file_system
+        super().__init__(path, base_offset, entries_max, file_system)
         self._relative = array("i")
         self._positions = array("i")
-        self._stored = 0  # entries that the file has
-        self._is_exact = False  # and no more bytes than that
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return Path(self._path)
 
     @property
     def count(self) -> int:
@@ -60,11 +43,6 @@ class OffsetIndex:
     def room(self) -> int:
         """How many more entries `segment.index.bytes` has room for."""
         return self.entries_max - len(self._relative)
-
-    @property
-    def unstored(self) -> int:
-        """How many entries the file does not have yet."""
-        return self.count - self._stored
 
     def entries(self) -> list[tuple[int, int]]:
         """All (offset, position)."""
@@ -115,8 +93,7 @@ class OffsetIndex:
             flat.byteswap()
         self._relative, self._positions = flat[0::2], flat[1::2]
         self._trim_zeros()
-        self._stored = len(self._relative)
-        self._is_exact = len(raw) == self._stored * ENTRY_BYTES
+        self._note_file(len(raw))
         if not self._relative:
             return True
         return 0 <= self._positions[-1] < log_bytes and self._relative[-1] >= self._relative[0] >= 0
@@ -132,24 +109,11 @@ class OffsetIndex:
         keep = bisect_right(self._relative, offset - 1 - self.base_offset)
         del self._relative[keep:]
         del self._positions[keep:]
-        self._is_exact &= self._stored <= keep
-        self._stored = min(self._stored, keep)
+        self._note_cut(keep)
 
-    def store(self) -> None:
-        """Bring the file up to date. Written by position, so a failed call may be repeated."""
-        if self._is_exact and not self.unstored:
-            return
-        self._is_exact = False
-        fd = self._file_system.open(self.path)
-        try:
-            flat = array("i", bytes(ENTRY_BYTES * (self.count - self._stored)))
-            flat[0::2], flat[1::2] = self._relative[self._stored :], self._positions[self._stored :]
-            if sys.byteorder == "little":
-                flat.byteswap()
-            if flat:
-                self._file_system.write_all(fd, [flat.tobytes()], self._stored * ENTRY_BYTES)
-            if os.fstat(fd).st_size != self.count * ENTRY_BYTES:
-                self._file_system.truncate(fd, self.count * ENTRY_BYTES)
-        finally:
-            os.close(fd)
-        self._stored, self._is_exact = self.count, True
+    def _encoded(self, first: int) -> bytes:
+        flat = array("i", bytes(ENTRY_BYTES * (self.count - first)))
+        flat[0::2], flat[1::2] = self._relative[first:], self._positions[first:]
+        if sys.byteorder == "little":
+            flat.byteswap()
+        return flat.tobytes()

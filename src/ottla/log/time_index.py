@@ -7,7 +7,6 @@ timestamp, from which retention by time is decided. Records without a timestamp 
 
 from __future__ import annotations
 
-import os
 import struct
 import sys
 from array import array
@@ -18,39 +17,23 @@ from operator import le, lt
 from pathlib import Path
 
 from ottla.log.file_system import FileSystem, read_whole
+from ottla.log.index_file import IndexFile
 from ottla.model.record_layout import NO_TIMESTAMP
 
 ENTRY = struct.Struct(">qi")
 
 
-class TimeIndex:
+class TimeIndex(IndexFile):
     """Belongs to one segment; the same rules for memory and file as `OffsetIndex`."""
 
-    __slots__ = (
-        "_file_system",
-        "_is_exact",
-        "_path",
-        "_relative",
-        "_stored",
-        "_timestamps",
-        "base_offset",
-        "entries_max",
-    )
+    __slots__ = ("_relative", "_timestamps")
+
+    entry_bytes = ENTRY.size
 
     def __init__(self, path: str | Path, base_offset: int, entries_max: int, file_system: FileSystem) -> None:
-        self._path = os.fspath(path)
-        self.base_offset = base_offset
-        self.entries_max = entries_max
-        self._file_system = file_system
+        super().__init__(path, base_offset, entries_max, file_system)
         self._timestamps = array("q")
         self._relative = array("q")
-        self._stored = 0
-        self._is_exact = False
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return Path(self._path)
 
     @property
     def count(self) -> int:
@@ -68,11 +51,6 @@ class TimeIndex:
         if not self._timestamps:
             return NO_TIMESTAMP, self.base_offset
         return self._timestamps[-1], self.base_offset + self._relative[-1]
-
-    @property
-    def unstored(self) -> int:
-        """How many entries the file does not have yet."""
-        return self.count - self._stored
 
     def entries(self) -> list[tuple[int, int]]:
         """All (timestamp, offset)."""
@@ -104,8 +82,7 @@ class TimeIndex:
             used = len(raw.rstrip(b"\0")) or 1  # behind it are zeros that Kafka allotted and did not use
             raw = raw[: -(-used // ENTRY.size) * ENTRY.size]
         self._timestamps, self._relative = _columns(raw)
-        self._stored = self.count
-        self._is_exact = size == len(raw)
+        self._note_file(size)
         return _rises([NO_TIMESTAMP, *self._timestamps], lt) and _rises([0, *self._relative], le)
 
     def truncate(self, offset: int) -> None:
@@ -113,25 +90,11 @@ class TimeIndex:
         keep = bisect_left(self._relative, offset - self.base_offset)
         del self._timestamps[keep:]
         del self._relative[keep:]
-        self._is_exact &= self._stored <= keep
-        self._stored = min(self._stored, keep)
+        self._note_cut(keep)
 
-    def store(self) -> None:
-        """Bring the file up to date. Written by position, so a failed call may be repeated."""
-        if self._is_exact and not self.unstored:
-            return
-        self._is_exact = False
-        new = zip(self._timestamps[self._stored :], self._relative[self._stored :], strict=True)
-        data = b"".join(ENTRY.pack(timestamp, relative) for timestamp, relative in new)
-        fd = self._file_system.open(self.path)
-        try:
-            if data:
-                self._file_system.write_all(fd, [data], self._stored * ENTRY.size)
-            if os.fstat(fd).st_size != self.count * ENTRY.size:
-                self._file_system.truncate(fd, self.count * ENTRY.size)
-        finally:
-            os.close(fd)
-        self._stored, self._is_exact = self.count, True
+    def _encoded(self, first: int) -> bytes:
+        new = zip(self._timestamps[first:], self._relative[first:], strict=True)
+        return b"".join(ENTRY.pack(timestamp, relative) for timestamp, relative in new)
 
 
 def _columns(raw: bytes) -> tuple[array[int], array[int]]:
