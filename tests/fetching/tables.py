@@ -83,7 +83,9 @@ def reader_of(cursor: Cursor) -> PartitionFeed:
 class Table:
     """A PartitionTable with a budget and a clock to play with."""
 
-    def __init__(self, config: FetchConfig | None = None, budget_bytes: int = PLENTY) -> None:
+    def __init__(
+        self, config: FetchConfig | None = None, budget_bytes: int = PLENTY, *, scans_once: bool = True
+    ) -> None:
         self.clock = HandClock()
         self.budget = FetchBudget(budget_bytes)
         self.table = PartitionTable(
@@ -93,6 +95,7 @@ class Table:
             now_ms=self.clock.now_ms,
             backoff=Backoff(100, 1000, jitter=0.0),
             chance=random.Random(0),
+            scans_once=scans_once,
         )
 
     def add(self, place: TopicAndPartition = PLACE, start: int = 0) -> Cursor:

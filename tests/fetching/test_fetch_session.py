@@ -67,7 +67,8 @@ def plan_of(
     requests = {}
     for where, offset in wanted.items():
         feed = SimpleNamespace(topic_partition=where, trouble=None)
-        cursor: Any = SimpleNamespace(topic_id=bytes(16), leader_epoch=epoch, feed=feed, lag=lag, failures=0)
+        about = {"topic_id": bytes(16), "leader_epoch": epoch, "lag": lag, "failures": 0, "resting": None}
+        cursor: Any = SimpleNamespace(feed=feed, **about)
         requests[where] = PartitionRequest(cursor, 0, offset, size)
     return FetchPlan(requests=requests)
 

@@ -139,7 +139,8 @@ class LoopFetchEngine(PartitionFeeds):
         for key, members in self._leaderless.assigned(cursors, view).items():
             fetcher = self._fetchers.get(key)
             if fetcher is None or not fetcher.join(members):
-                rounds = FetchRounds(key, self._new_table(), self._config, MONOTONIC.now_ms)
+                table = self._new_table(scans_once=False)
+                rounds = FetchRounds(key, table, self._config, MONOTONIC.now_ms)
                 fetcher = self._fetchers[key] = LoopFetcher(key, rounds, self)
                 fetcher.join(members)
                 self._tasks.start(fetcher.run(), f"{self._name}-fetcher-{key.broker.broker_id}")

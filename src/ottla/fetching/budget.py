@@ -13,6 +13,7 @@ a partition goes above its part only while everything that is held fits into the
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import AbstractContextManager, nullcontext
 
 
@@ -44,3 +45,20 @@ class FetchBudget:
         """Return how many bytes a partition may hold at present, if it holds `own_bytes` now."""
         others_bytes = max(0, self.held_bytes - own_bytes)
         return self._part_bytes + max(0, self._common_bytes - others_bytes)
+
+
+class ResponseReserve:
+    """What a fetcher holds for responses that are not queued yet, the oldest first. It is held already."""
+
+    def __init__(self, budget: FetchBudget) -> None:
+        self._budget = budget
+        self._held_bytes: deque[int] = deque()
+
+    def add(self, nbytes: int) -> None:
+        """Note what a plan has taken from the budget."""
+        self._held_bytes.append(nbytes)
+
+    def release_but(self, count: int) -> None:
+        """Release what is held for all but the last `count` responses."""
+        while len(self._held_bytes) > count:
+            self._budget.release(self._held_bytes.popleft())

@@ -3,9 +3,9 @@
 Usually that is one chunk. With `whole.batches.min.bytes` there are chunks of undecoded batches, and chunks of
 columns in between.
 
-`glance` looks only at the headers of entries, so that the next request can be sent before this response is
-decoded. Its result is right for undamaged data of usual size. Positions move only when data was decoded; so
-if a request was sent for an offset too far ahead, its response is ignored.
+`glance` only finds the entries and checks their checksums, so that the next request can be sent before this
+response is decoded. Its result is right for undamaged data of usual size. Positions move only when data was
+decoded; so if a request was sent for an offset too far ahead, its response is ignored.
 """
 
 from __future__ import annotations
@@ -48,19 +48,20 @@ class Collected:
 class Glance(NamedTuple):
     """Where to continue after a response.
 
-    `is_cut`: not even the first entry is whole; more bytes must be requested.
+    `scanned` are its entries, for `collect`; None if not even the first entry is whole: more bytes must be
+    requested.
     """
 
     next_offset: int
-    is_cut: bool
+    scanned: Entries | None
 
 
-def glance(records: Buffer, offset: int) -> Glance:
+def glance(records: Buffer, offset: int, *, verify_crc: bool = False) -> Glance:
     """Return where a reader at `offset` continues after these records, if they are undamaged."""
     if not _has_whole_entry(memoryview(records)):
-        return Glance(offset, is_cut=True)
-    entries = scan(read_only(records), verify_crc=False)
-    return Glance(max(offset, entries.summary.next_offset) if len(entries.table) else offset, is_cut=False)
+        return Glance(offset, None)
+    entries = scan(read_only(records), verify_crc=verify_crc)
+    return Glance(max(offset, entries.summary.next_offset) if len(entries.table) else offset, entries)
 
 
 def collect(
@@ -71,15 +72,19 @@ def collect(
     pool: SlabPool,
     *,
     bytes_max: int,
+    scanned: Entries | None = None,
 ) -> Collected:
     """Decode the response to a fetch from `offset`; records below it are left out.
 
     A megabyte can become a gigabyte, so at most `bytes_max` are decompressed. Damage after sound records is
-    left to the next response, which will begin with it.
+    left to the next response, which will begin with it. `scanned` are the entries, verified as `config` says,
+    if a `glance` has found them.
     """
     data = memoryview(answer.records or b"")
     if not _has_whole_entry(data):
         return Collected(offset)
+    if scanned is None:
+        scanned = scan(read_only(data), verify_crc=config.check_crcs)
     aborted = answer.aborted_transactions if config.reads_committed else None
     unpack = partial(
         decode,
@@ -93,10 +98,10 @@ def collect(
     try:
         if config.keeping is not None:
             divide = partial(segments, from_offset=offset, aborted=aborted, keeping=config.keeping)
-            collected = _collected_in_segments(data, offset, divide, unpack, bytes_max, new_chunk)
+            collected = _collected_in_segments(data, scanned, offset, divide, unpack, bytes_max, new_chunk)
             if collected is not None:
                 return collected
-        decoded = _decoded(unpack, data, bytes_max)
+        decoded = _decoded(unpack, data, bytes_max, scanned)
         while decoded.next_offset == offset and _has_whole_entry(data[decoded.valid_bytes :]):
             # Everything so far is below the position: continue with the rest of the response.
             data = data[decoded.valid_bytes :]
@@ -117,6 +122,7 @@ def _chunks(decoded: Decoded, offset: int, new_chunk: NewChunk) -> tuple[Fetched
 
 def _collected_in_segments(
     data: memoryview,
+    scanned: Entries,
     offset: int,
     divide: Callable[[Entries], list[EntryRun]],
     unpack: partial[Decoded],
@@ -127,9 +133,9 @@ def _collected_in_segments(
 
     Returns None if everything must be decoded. Raises CorruptRecord.
     """
-    if not any(part.is_whole for part in divide(scan(read_only(data), verify_crc=False))):
+    if not any(part.is_whole for part in divide(scanned)):
         return None
-    entries = verified(scan(read_only(data), verify_crc=unpack.keywords["verify_crc"]))
+    entries = verified(scanned)
     memory_bytes = memoryview(data.obj).nbytes  # of the whole response
     chunks: list[FetchedDataChunk] = []
     reached, left_bytes = offset, bytes_max
@@ -169,9 +175,11 @@ def _collected_in_segments(
     return Collected(reached, tuple(chunks), used_bytes=entries.valid_bytes)
 
 
-def _decoded(unpack: Callable[..., Decoded], data: memoryview, bytes_max: int) -> Decoded:
+def _decoded(
+    unpack: Callable[..., Decoded], data: memoryview, bytes_max: int, scanned: Entries | None = None
+) -> Decoded:
     try:
-        return unpack(data, decompressed_bytes_max=bytes_max)
+        return unpack(data, decompressed_bytes_max=bytes_max, scanned=scanned)
     except CorruptRecord:
         # What looks damaged may be a single batch that is larger than `bytes_max`.
         return unpack(data[: _entry_bytes(data)], decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
@@ -186,3 +194,10 @@ def _has_whole_entry(data: memoryview) -> bool:
     entry too.
     """
     return len(data) >= ENTRY_OVERHEAD and _entry_bytes(data) <= len(data)
+
+
+def visible_end(answer: FetchPartitionResponse, config: FetchConfig) -> int:
+    """Return the offset up to which records are visible at this isolation level."""
+    if config.reads_committed and answer.last_stable_offset >= 0:
+        return answer.last_stable_offset
+    return answer.high_watermark

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.fetching.budget import FetchBudget
 from ottla.fetching.feed_interface import BY_RESET_POLICY, Feed, Wanted
 from ottla.fetching.fetch_config import OffsetReset
 from ottla.model.cluster_view import NO_EPOCH, NO_TOPIC_ID, PartitionLeader
 from ottla.model.offset_spec import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from ottla.fetching.request_plan import FetchTurn
 
 FETCH_BYTES_MIN = 16 << 10
 CHUNK_BYTES_MAX = 16 << 20
@@ -22,8 +25,8 @@ EXPANSION_MIN = 2.0
 For compressed records the factor is measured.
 """
 UNKNOWN_PART = 8
-"""A partition that was never fetched is expected to fill an eighth of its limit: most partitions are short or
-idle.
+"""A partition that was never fetched is expected to fill an eighth of its limit, until others show what is
+usual: most partitions are short or idle.
 """
 
 
@@ -53,6 +56,8 @@ class Cursor:
     - `offset_bytes`: the average size of one offset in a response; 0 before the first record.
     - `failures`: failed tries in a row; `stops`: those that have stopped the partition.
     - `replica`: the replica that is read instead of the leader.
+    - `resting`: the last turn, while the partition is at its log's end, nothing waits for its reader, and its
+      reader has ordered nothing: then it is requested again without a question.
     """
 
     feed: Feed
@@ -71,6 +76,12 @@ class Cursor:
     stops: int = 0
     retry_at_ms: float = 0.0
     replica: ReadReplica | None = None
+    resting: FetchTurn | None = None
+
+    @property
+    def can_rest(self) -> bool:
+        """Whether it is at its log's end, and nothing waits for its reader."""
+        return self.lag == 0 and not self.pending_bytes and not self.feed.queued_bytes
 
     @property
     def leader_epoch(self) -> int:
@@ -94,7 +105,7 @@ class Cursor:
     def go_to(self, offset: int) -> None:
         """Continue at an offset. Responses to requests for other offsets will be ignored."""
         self.position = self.ahead = offset
-        self.lookup = None
+        self.lookup = self.resting = None
         self.pending_bytes = 0
         self.fetch_bytes = 0
         self.lag = None
@@ -102,11 +113,13 @@ class Cursor:
     def look_up(self, time: int) -> None:
         """Continue at an offset that has to be looked up."""
         self.lookup = time
+        self.resting = None
         self.pending_bytes = 0
 
     def rewind(self) -> None:
         """Go back to `position`: requests beyond it are not used."""
         self.ahead = self.position
+        self.resting = None
         self.pending_bytes = 0
 
     def request_bytes(self, most: int, share_bytes: int) -> int:
@@ -124,10 +137,14 @@ class Cursor:
         has_room = budget.share_bytes(own_bytes) >= own_bytes
         return CHUNK_BYTES_MAX if has_room else CHUNK_BYTES_TIGHT
 
-    def likely_bytes(self, most: int) -> int:
-        """Return how many bytes this partition will probably fill in a response, at most `most`."""
+    def likely_bytes(self, most: int, first_bytes: float | None = None) -> int:
+        """Return how many bytes this partition will probably fill in a response, at most `most`.
+
+        `first_bytes` is what others have filled the first time.
+        """
         if self.lag is None:
-            return most // UNKNOWN_PART
+            unknown = most // UNKNOWN_PART if first_bytes is None else int(first_bytes)
+            return min(most, max(FETCH_BYTES_MIN, unknown))
         return min(most, int(self.lag * self.offset_bytes)) if self.offset_bytes or not self.lag else most
 
     def learn(self, wire_bytes: int, chunk_bytes: int, offsets: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.client.clock import MONOTONIC, Clock, wait_for
-from ottla.fetching.chunk_queue import ChunkQueue, FetchedDataChunk
+from ottla.fetching.chunk_queue import ChunkQueue, FetchedDataChunk, Room
 from ottla.fetching.error_channel import ErrorChannel
 from ottla.fetching.feed_interface import BY_RESET_POLICY, NO_ATTENDANT, WANT_BY_ROOM, Attendant, Want, Wanted
 from ottla.fetching.fetch_errors import PartitionError, Reaction
@@ -155,6 +155,7 @@ class PartitionFeed:
         """Fetch no more for now. Queued chunks can still be taken."""
         with self._changed:
             self._is_paused = True
+            self._attendant.orders_changed()
 
     def resume(self) -> None:
         """Fetch again."""
@@ -275,14 +276,13 @@ class PartitionFeed:
             elif self._is_paused:
                 want = Want.IDLE
             else:
-                want = WANT_BY_ROOM[
-                    self._queue.room(
-                        self._clock.now_ms(),
-                        share_bytes=share_bytes,
-                        expected_bytes=expected_bytes,
-                        pending_bytes=pending_bytes,
-                    )
-                ]
+                room = self._queue.room(
+                    self._clock.now_ms(),
+                    share_bytes=share_bytes,
+                    expected_bytes=expected_bytes,
+                    pending_bytes=pending_bytes,
+                )
+                want = Want.FETCH if room is Room.OPEN else WANT_BY_ROOM[room]  # a look-up costs a call
             return Wanted(want, self._generation, self._start)
 
     def started(self, generation: int, offset: int) -> bool:

@@ -62,8 +62,8 @@ class FetchRounds:
         for cursor in arrivals:
             self.table.add(cursor)
             cursor.feed.attach(attendant, BrokerAndInitialOffset(self._key.broker, cursor.position))
-            self.has_orders = True
         if arrivals:
+            self.table.attend(arrivals)  # to orders that were given before the attendant came
             shown = ", ".join(
                 f"{cursor.feed.topic_partition}@{cursor.position}" for cursor in arrivals[:SHOWN_MAX]
             )

@@ -12,6 +12,7 @@ session, so that the broker can give its slot to another client.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -73,37 +74,38 @@ class ClientSession:
         self._epoch = FIRST_EPOCH
         self._uses_ids = False
         self._requested: dict[TopicAndPartition, RequestedPartition] = {}
+        self._last: dict[TopicAndPartition, PartitionRequest] = {}
         self._answered: dict[TopicAndPartition, AnsweredOffsets] = {}
 
     def request(self, plan: FetchPlan, config: FetchConfig, *, uses_ids: bool) -> FetchRequest:
         """Return the request for a plan: first with all partitions, then with those that have changed."""
-        requested = {
-            topic_partition: RequestedPartition.by(request)
-            for topic_partition, request in plan.requests.items()
-        }
         if self._epoch == FIRST_EPOCH or uses_ids != self._uses_ids:
             self._epoch, self._uses_ids = FIRST_EPOCH, uses_ids
-            self._requested, self._answered = requested, {}
-            request = fetch_request(plan, config)
-        else:
-            before, self._requested = self._requested, requested
-            changed = {}
-            for topic_partition, wanted in plan.requests.items():
-                known = before.get(topic_partition)
-                if known is not None and requested[topic_partition].is_covered_by(known):
-                    requested[topic_partition] = known
-                else:
-                    changed[topic_partition] = wanted
-            request = fetch_request(replace(plan, requests=changed), config)
-            request.forgotten_topics_data = self._forgotten(before)
+            self._requested, self._answered = {}, {}
+        before, last, self._requested, self._last = self._requested, self._last, {}, plan.requests
+        changed = {}
+        for topic_partition, wanted in plan.requests.items():
+            known = before.get(topic_partition)
+            # A partition that rests has the same request in each plan.
+            if known is None or last.get(topic_partition) is not wanted:
+                now = RequestedPartition.by(wanted)
+                if known is None or not now.is_covered_by(known):
+                    known, changed[topic_partition] = now, wanted
+            self._requested[topic_partition] = known
+        request = fetch_request(replace(plan, requests=changed), config)
+        request.forgotten_topics_data = self._forgotten(before, changed)
         request.session_id, request.session_epoch = self._session_id, self._epoch
         return request
 
-    def _forgotten(self, before: dict[TopicAndPartition, RequestedPartition]) -> list[ForgottenTopic]:
+    def _forgotten(
+        self, before: dict[TopicAndPartition, RequestedPartition], changed: Iterable[TopicAndPartition]
+    ) -> list[ForgottenTopic]:
         """Return the partitions that are not requested any more, or whose topic was created again."""
         topics: dict[tuple[str, bytes], ForgottenTopic] = {}
-        for topic_partition, previous in before.items():
-            now = self._requested.get(topic_partition)
+        for topic_partition in [*(before.keys() - self._requested.keys()), *changed]:
+            previous, now = before.get(topic_partition), self._requested.get(topic_partition)
+            if previous is None:
+                continue
             if now is None or (self._uses_ids and now.topic_id != previous.topic_id):
                 self._answered.pop(topic_partition, None)
                 key = topic_partition.topic, previous.topic_id
@@ -146,13 +148,9 @@ class ClientSession:
 
     def _note(self, plan: FetchPlan, response: FetchResponse) -> set[TopicAndPartition]:
         """Remember what the response says; return the partitions that it names."""
-        names = {
-            request.cursor.topic_id: topic_partition.topic
-            for topic_partition, request in plan.requests.items()
-        }
         named = set()
         for topic in response.responses:
-            name = topic.topic or names.get(topic.topic_id, "")
+            name = topic.topic or plan.names().get(topic.topic_id, "")
             for answer in topic.partitions:
                 topic_partition = TopicAndPartition(name, answer.partition_index)
                 named.add(topic_partition)
@@ -166,6 +164,8 @@ class ClientSession:
         topics = []
         for topic_partition, request in plan.requests.items():
             cursor = request.cursor
+            if cursor.resting is not None:
+                continue
             is_settled = cursor.lag == 0 and not cursor.failures and cursor.feed.trouble is None
             offsets = self._answered.get(topic_partition)
             if topic_partition in named or is_settled or offsets is None:

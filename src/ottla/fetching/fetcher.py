@@ -158,8 +158,7 @@ class BrokerFetcher:
         if plan.requests:
             request, at_most = self._rounds.request(plan, version)
             connection.send(request, at_most=at_most, kept_ms=plan.max_wait_ms)
-        for records in received:
-            self._table.deliver(records)
+        self._table.deliver(received)
         self._table.settle()
         self._hand_on()
         return plan, bool(plan.requests or received)

@@ -111,7 +111,7 @@ class PartitionFeeds:
         """A snapshot of each partition's positions and queue."""
         return [feed.info() for feed in self.feeds.values()]
 
-    def _new_table(self) -> PartitionTable:
+    def _new_table(self, *, scans_once: bool = True) -> PartitionTable:
         """Return the table for a new fetcher."""
         return PartitionTable(
             self._config,
@@ -121,4 +121,5 @@ class PartitionFeeds:
             backoff=self._backoff,
             chance=random.Random(self._chance.random()),
             replica_ms=self._replica_ms,
+            scans_once=scans_once,
         )

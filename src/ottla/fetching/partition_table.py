@@ -10,15 +10,14 @@ Partitions that this broker does not lead (any more) are handed over by `take_de
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
 from ottla.client.list_offsets import OffsetAnswer, OffsetQuestion
 from ottla.client.reactions import Call
 from ottla.client.retry import Backoff
-from ottla.fetching.budget import FetchBudget
-from ottla.fetching.collector import Collected, collect, glance
+from ottla.fetching.budget import FetchBudget, ResponseReserve
+from ottla.fetching.collector import Collected, collect, glance, visible_end
 from ottla.fetching.cursor import Cursor, Departure, ReadReplica, lookup_time
 from ottla.fetching.feed_interface import BY_RESET_POLICY, Want
 from ottla.fetching.fetch_config import DamagePolicy, FetchConfig
@@ -30,7 +29,16 @@ from ottla.fetching.fetch_errors import (
     refused,
     too_large,
 )
-from ottla.fetching.request_plan import FetchPlan, FetchTurn, PartitionRequest, ReceivedRecords, plan_fetch
+from ottla.fetching.request_plan import (
+    FetchPlan,
+    FetchTurn,
+    PartitionRequest,
+    ReceivedRecords,
+    plan_fetch,
+    smoothed,
+    together,
+    turn_of,
+)
 from ottla.model.chance import Chance
 from ottla.model.cluster_view import LeaderHint
 from ottla.model.error_codes import Code
@@ -56,8 +64,11 @@ class PartitionTable:
         backoff: Backoff,
         chance: Chance,
         replica_ms: float = 300_000.0,
+        scans_once: bool = True,
     ) -> None:
-        """`replica_ms`: how long to read a replica that the leader has named, before it is asked again."""
+        """`replica_ms`: how long to read a replica before the leader is asked again. `scans_once`: `note`
+        verifies checksums too, so that nothing is scanned twice; not for event loops.
+        """
         self._config = config
         self._budget = budget
         self._pool = pool
@@ -65,12 +76,14 @@ class PartitionTable:
         self._backoff = backoff
         self._chance = chance
         self._replica_ms = replica_ms
+        self._verifies_early = scans_once and config.check_crcs
         self._has_replicas = False  # whether partitions that another broker leads may be read from this one
         self._cursors: dict[TopicAndPartition, Cursor] = {}  # the cursor that has waited longest is first
         self._departed: list[Departure] = []
-        self._held_bytes: deque[int] = deque()  # for responses that are not queued yet, the oldest first
+        self._reserve = ResponseReserve(budget)
         self._needs_lookup = True
         self._offset_bytes = 0.0  # of the partition that was measured last: a guess for the others
+        self._first_bytes: float | None = None  # what partitions usually fill the first time
         self.hints: list[LeaderHint] = []  # new leaders that responses name (KIP-951)
 
     def __len__(self) -> int:
@@ -79,14 +92,17 @@ class PartitionTable:
     def add(self, cursor: Cursor) -> None:
         """Fetch this partition too, from its position, or from where its reader has sought since."""
         self._cursors[cursor.feed.topic_partition] = cursor
+        cursor.resting = None
         self._turn(cursor)
         self._needs_lookup = True
         self._has_replicas = self._has_replicas or cursor.replica is not None
 
-    def attend(self) -> None:
+    def attend(self, cursors: Iterable[Cursor] | None = None) -> None:
         """Carry out what readers have ordered: drop partitions that were closed, follow seeks."""
-        for topic_partition, cursor in list(self._cursors.items()):
-            if self._turn(cursor).want is Want.CLOSED:
+        for cursor in list(self._cursors.values() if cursors is None else cursors):
+            cursor.resting = None
+            topic_partition = cursor.feed.topic_partition
+            if self._turn(cursor).want is Want.CLOSED and self._cursors.get(topic_partition) is cursor:
                 del self._cursors[topic_partition]
         self._needs_lookup = True
 
@@ -96,8 +112,7 @@ class PartitionTable:
         self._cursors.clear()
         for cursor in cursors:
             cursor.rewind()
-        self._budget.release(sum(self._held_bytes))
-        self._held_bytes.clear()
+        self._reserve.release_but(0)
         return cursors
 
     def take_departed(self) -> list[Departure]:
@@ -115,17 +130,17 @@ class PartitionTable:
             budget=self._budget,
             now_ms=self._now_ms(),
             is_limited=is_limited,
+            first_bytes=self._first_bytes,
         )
         if not is_limited:
             for topic_partition in plan.requests:
                 self._to_back(topic_partition)
-        self._held_bytes.append(plan.held_bytes)
+        self._reserve.add(plan.held_bytes)
         return plan
 
     def settle(self) -> None:
         """Note that everything received is queued: hold memory only for the request that was planned last."""
-        while len(self._held_bytes) > 1:
-            self._budget.release(self._held_bytes.popleft())
+        self._reserve.release_but(1)
 
     def questions(self) -> list[OffsetQuestion]:
         """Return a question for each partition whose offset has to be looked up before it can be fetched."""
@@ -150,16 +165,7 @@ class PartitionTable:
         return questions
 
     def _turn(self, cursor: Cursor) -> FetchTurn:
-        pending_bytes = cursor.chunk_bytes(cursor.pending_bytes)
-        share_bytes = self._budget.share_bytes(cursor.feed.queued_bytes + pending_bytes)
-        size = cursor.request_bytes(self._config.fetch_message_max_bytes, share_bytes)
-        wanted = cursor.feed.wanted(
-            share_bytes=share_bytes,
-            expected_bytes=cursor.chunk_bytes(size),
-            pending_bytes=pending_bytes,
-        )
-        cursor.follow(wanted)
-        return FetchTurn(cursor, wanted.want, size)
+        return turn_of(cursor, self._config.fetch_message_max_bytes, self._budget)
 
     def _to_back(self, topic_partition: TopicAndPartition) -> None:
         self._cursors[topic_partition] = self._cursors.pop(topic_partition)
@@ -180,16 +186,10 @@ class PartitionTable:
 
     def note(self, plan: FetchPlan, response: FetchResponse) -> list[ReceivedRecords]:
         """Handle a response except for its records, which are returned for `deliver`."""
-        names: dict[bytes, str] = {}
-        if any(not topic.topic for topic in response.responses):
-            names = {
-                request.cursor.topic_id: topic_partition.topic
-                for topic_partition, request in plan.requests.items()
-            }
         received: list[ReceivedRecords] = []
         known = 0
         for topic in response.responses:
-            name = topic.topic or names.get(topic.topic_id, "")
+            name = topic.topic or plan.names().get(topic.topic_id, "")
             for answer in topic.partitions:
                 request = plan.requests.get(TopicAndPartition(name, answer.partition_index))
                 if request is None:
@@ -228,26 +228,24 @@ class PartitionTable:
             self._go_to(cursor, ReadReplica(answer.preferred_read_replica, until_ms))
             return False
         cursor.succeeded()
+        if cursor.lag is None:
+            self._first_bytes = smoothed(self._first_bytes, len(answer.records or b""))
         if answer.records:
-            seen = glance(answer.records, request.offset)
-            if seen.is_cut:
+            seen = glance(answer.records, request.offset, verify_crc=self._verifies_early)
+            if seen.scanned is None:
                 self._enlarge(request, answer)
                 return False
             cursor.ahead = seen.next_offset
             cursor.pending_bytes = len(answer.records)
-            received.append(ReceivedRecords(request, answer))
+            received.append(ReceivedRecords(request, answer, seen.scanned if self._verifies_early else None))
         else:
             cursor.feed.passed(request.generation, request.offset, answer.high_watermark)
             self._recovered(cursor)
-        cursor.lag = max(0, self._end(answer) - cursor.ahead)
+        cursor.lag = max(0, visible_end(answer, self._config) - cursor.ahead)
+        if answer.records or cursor.lag:
+            cursor.resting = None
         cursor.offset_bytes = cursor.offset_bytes or self._offset_bytes
         return bool(answer.records) or not cursor.lag
-
-    def _end(self, answer: FetchPartitionResponse) -> int:
-        """Return the offset up to which records are visible at this isolation level."""
-        if self._config.reads_committed and answer.last_stable_offset >= 0:
-            return answer.last_stable_offset
-        return answer.high_watermark
 
     def _enlarge(self, request: PartitionRequest, answer: FetchPartitionResponse) -> None:
         """Before Fetch 3 a batch that does not fit arrives cut: request more, up to the user's limit."""
@@ -258,17 +256,18 @@ class PartitionTable:
         where = cursor.feed.topic_partition
         self._stop(cursor, too_large(where, request.offset, answer.high_watermark, request.size, records))
 
-    def deliver(self, records: ReceivedRecords) -> None:
-        """Decode records and queue them."""
-        decode = self.decoding(records)
-        if decode is not None:
-            self.queue(records, decode())
+    def deliver(self, received: Iterable[ReceivedRecords]) -> None:
+        """Decode records and queue them, small ones together: a reader that waits is woken once for them."""
+        for some in together(received):
+            decoded = [(records, decode()) for records in some if (decode := self.decoding(records))]
+            for records, collected in decoded:
+                self.queue(records, collected)
 
     def decoding(self, records: ReceivedRecords) -> Callable[[], Collected] | None:
         """Return a function that decodes records, in any thread; None if the records are not
         wanted any more.
         """
-        request, answer = records
+        request, answer, scanned = records
         if not self._awaits(request):
             return None
         cursor = request.cursor
@@ -280,11 +279,12 @@ class PartitionTable:
             self._config,
             self._pool,
             bytes_max=cursor.chunk_bytes_max(self._budget),
+            scanned=scanned,
         )
 
     def queue(self, records: ReceivedRecords, collected: Collected) -> None:
         """Queue what was decoded, unless the reader has gone elsewhere meanwhile."""
-        request, answer = records
+        request, answer, _ = records
         if not self._awaits(request):
             return
         cursor = request.cursor
@@ -321,6 +321,7 @@ class PartitionTable:
     # --- errors
 
     def _refuse(self, cursor: Cursor, code: int, call: Call = Call.FETCH) -> None:
+        cursor.resting = None
         topic_partition = cursor.feed.topic_partition
         reaction = reaction_to(code, call)
         if reaction is Reaction.RESET and cursor.replica is not None:

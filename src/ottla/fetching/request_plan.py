@@ -11,7 +11,7 @@ requested partitions go to the back; otherwise those at the log's end would stay
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from ottla.fetching.feed_interface import Want
 from ottla.fetching.fetch_config import FetchConfig
 from ottla.model.cluster_view import NO_TOPIC_ID
 from ottla.model.topic_partition import TopicAndPartition
+from ottla.records.entries import Entries
 from ottla.wire.api.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
 
 LIMITED_SINCE = 3
@@ -30,6 +31,8 @@ FULL_WAIT_MS = 5
 """How long the broker may wait while a queue is full: its reader will take a chunk soon."""
 RESPONSE_BYTES = 2 << 20
 """A larger response would leave the processor's cache before it is decoded."""
+TOGETHER_BYTES = 256 << 10
+"""Records of small partitions are decoded and queued together up to this size."""
 NO_SESSION, FULL_FETCH = 0, -1
 
 
@@ -51,10 +54,29 @@ class PartitionRequest(NamedTuple):
 
 
 class ReceivedRecords(NamedTuple):
-    """Records that were received and are not decoded yet."""
+    """Records that were received and are not decoded yet; their entries, if they are found already."""
 
     request: PartitionRequest
     answer: FetchPartitionResponse
+    scanned: Entries | None = None
+
+
+def smoothed(average: float | None, value: float) -> float:
+    """Return a running average after another value."""
+    return value if average is None else 0.9 * average + 0.1 * value
+
+
+def together(received: Iterable[ReceivedRecords]) -> Iterator[list[ReceivedRecords]]:
+    """Yield records in groups of TOGETHER_BYTES."""
+    group: list[ReceivedRecords] = []
+    nbytes = 0
+    for records in received:
+        group.append(records)
+        nbytes += len(records.answer.records or b"")
+        if nbytes >= TOGETHER_BYTES:
+            yield group
+            group, nbytes = [], 0
+    yield group
 
 
 @dataclass(slots=True)
@@ -69,6 +91,16 @@ class FetchPlan:
     max_wait_ms: int = 0
     max_bytes: int = 0
     wake_at_ms: float | None = None
+    _names: dict[bytes, str] = field(default_factory=dict)
+
+    def names(self) -> dict[bytes, str]:
+        """Return the names of the requested topics by their ids."""
+        if not self._names:
+            self._names = {
+                request.cursor.topic_id: topic_partition.topic
+                for topic_partition, request in self.requests.items()
+            }
+        return self._names
 
     def wake_by(self, at_ms: float) -> None:
         """Look again at `at_ms` at the latest."""
@@ -76,11 +108,29 @@ class FetchPlan:
 
 
 class FetchTurn(NamedTuple):
-    """A partition, what its feed wants, and how many bytes may be requested."""
+    """A partition, what its feed wants, and how many bytes may be requested.
+
+    `request` is there if the partition rests: nothing has changed since it was requested last.
+    """
 
     cursor: Cursor
     want: Want
     size: int
+    request: PartitionRequest | None = None
+
+
+def turn_of(cursor: Cursor, most: int, budget: FetchBudget) -> FetchTurn:
+    """Ask the feed what it wants, and go where its reader has sought. A request has at most `most` bytes."""
+    if cursor.resting is not None:
+        return cursor.resting
+    pending_bytes = cursor.chunk_bytes(cursor.pending_bytes)
+    share_bytes = budget.share_bytes(cursor.feed.queued_bytes + pending_bytes)
+    size = cursor.request_bytes(most, share_bytes)
+    wanted = cursor.feed.wanted(
+        share_bytes=share_bytes, expected_bytes=cursor.chunk_bytes(size), pending_bytes=pending_bytes
+    )
+    cursor.follow(wanted)
+    return FetchTurn(cursor, wanted.want, size)
 
 
 def plan_fetch(
@@ -90,8 +140,11 @@ def plan_fetch(
     budget: FetchBudget,
     now_ms: float,
     is_limited: bool,
+    first_bytes: float | None = None,
 ) -> FetchPlan:
     """Plan the next request. `turns` has all partitions, the one that has waited longest first.
+
+    `first_bytes` is what partitions have usually filled the first time.
 
     The memory for the response is taken from the budget at once, so that later turns see it.
     """
@@ -99,8 +152,10 @@ def plan_fetch(
     most = config.fetch_message_max_bytes
     target = min(config.fetch_max_bytes, max(RESPONSE_BYTES, most)) if is_limited else config.fetch_max_bytes
     filled = 0
-    for cursor, want, size in turns:
-        if want is Want.FULL:
+    for cursor, want, size, resting in turns:
+        if resting is not None:
+            plan.requests[cursor.feed.topic_partition] = resting
+        elif want is Want.FULL:
             plan.max_wait_ms = min(plan.max_wait_ms, FULL_WAIT_MS)
             plan.wake_by(now_ms + config.max_processing_time_ms)  # by then the partition may be parked
         elif want is Want.PARKED:
@@ -110,12 +165,13 @@ def plan_fetch(
         elif want is Want.FETCH and (cursor.retry_at_ms > now_ms or cursor.lookup is not None):
             plan.wake_by(cursor.retry_at_ms)
         elif want is Want.FETCH and cursor.can_be_fetched:
-            likely = cursor.likely_bytes(size) if is_limited else size
+            likely = cursor.likely_bytes(size, first_bytes) if is_limited else size
             if plan.requests and filled + likely > target:
                 break
-            plan.requests[cursor.feed.topic_partition] = PartitionRequest(
-                cursor, cursor.generation, cursor.ahead, size
-            )
+            request = PartitionRequest(cursor, cursor.generation, cursor.ahead, size)
+            plan.requests[cursor.feed.topic_partition] = request
+            if not likely and cursor.can_rest:
+                cursor.resting = FetchTurn(cursor, want, size, request)
             filled += likely
             plan.held_bytes += cursor.chunk_bytes(likely)
             budget.hold(cursor.chunk_bytes(likely))

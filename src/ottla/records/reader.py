@@ -72,18 +72,20 @@ def decode(
     aborted: Iterable[AbortedRange] | None = None,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     pool: SlabPool = POOL,
+    scanned: Entries | None = None,
 ) -> Decoded:
     """Decode a record set as a fetch response or a log segment holds it.
 
     Records below `from_offset` are skipped: brokers send whole batches. `aborted` hides the transactions
     that a fetch response lists as aborted. Raises CorruptRecord if nothing can be delivered before the
-    damage, so that a caller that continues from `next_offset` always gets it. Thread-safe.
+    damage, so that a caller that continues from `next_offset` always gets it. Thread-safe. `scanned` is what
+    `scan` has found in the data, if the caller has called it.
     """
     if not (isinstance(from_offset, int) and -(1 << 63) <= from_offset < 1 << 63):
         raise ConfigError(f"from_offset is {from_offset!r}, not a 64-bit integer")
     if not 0 < decompressed_bytes_max <= DECOMPRESSED_BYTES_LIMIT:
         raise ConfigError(f"decompressed_bytes_max is {decompressed_bytes_max}, not within 1 to 2**31 - 1")
-    entries = scan(read_only(data), verify_crc=verify_crc)
+    entries = scanned if scanned is not None else scan(read_only(data), verify_crc=verify_crc)
     entries = _deliverable(entries, aborted, verify_crc=verify_crc, limit=decompressed_bytes_max)
     columns = RecordColumns(pool, entries.summary.records, entries.summary.data_bytes)
     spans = HeaderSpans.of(entries.summary.records) if headers else None
