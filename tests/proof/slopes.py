@@ -28,7 +28,7 @@ from statistics import median, quantiles
 from ottla import Admin, GroupConsumer, Producer, kernels
 from ottla.admin import NewTopic
 from tests.broker.faults.broker_process import BrokerProcess
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for
 
 SETTINGS = {
     "log.retention.check.interval.ms": "500",
@@ -39,12 +39,14 @@ SETTINGS = {
     "group.min.session.timeout.ms": "500",
 }
 PARTITIONS = 4
-RETAINED, COMPACTED, GROUP = "retained", "compacted", "readers"
-RETENTION = {"retention.bytes": "4000000", "segment.bytes": "500000"}
-COMPACTION = {"cleanup.policy": "compact", "segment.bytes": "200000", "min.cleanable.dirty.ratio": "0.1"}
+RETAINED, COMPACTED, TRIAL, GROUP = "retained", "compacted", "trial", "readers"
+COMPACTED_ONE_IN = 10
+SEGMENTS = 8
+"""A partition has about so many when the warm-up is half over, and no more from then on."""
 LOAD = "machine load"
 KEYS = 500
 VALUE = b"x" * 100
+RECORD_BYTES = 110
 TICK_S = 0.02
 CALIBRATION_S = 5.0
 WARM_UP = 0.3
@@ -175,7 +177,7 @@ class Writers(Load):
             begun = time.monotonic()
             while time.monotonic() < begun + CALIBRATION_S:
                 for number in range(1000):
-                    producer.send(RETAINED, VALUE, partition=number % PARTITIONS)
+                    producer.send(TRIAL, VALUE, partition=number % PARTITIONS)
                 sent += 1000
             producer.flush()
             return sent / (time.monotonic() - begun)
@@ -187,7 +189,7 @@ class Writers(Load):
             begun = time.monotonic()
             while not self._over.wait(TICK_S):
                 while self.written < (time.monotonic() - begun) * per_s and not self._over.is_set():
-                    if self.written % 10:
+                    if self.written % COMPACTED_ONE_IN:
                         producer.send(RETAINED, VALUE, partition=next(partitions))
                     else:
                         producer.send(COMPACTED, VALUE, key=b"%d" % next(keys))
@@ -234,10 +236,12 @@ class Members(Load):
 
 
 def run_members(bootstrap: str) -> None:
-    """Until standard input ends: then say how much was read and how often there was a rebalance."""
-    kernels.use("compiled")  # they would be loaded later, which is a step of 100 MB
+    """Say when all members have read and one has come and gone; when standard input ends, how often."""
     gc.freeze()
     members = Members(bootstrap)
+    wait_for(lambda: members.failures or (members.read and members.rebalances), "members read")
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     sys.stdin.read()
     members.close()
     assert not members.failures, members.failures
@@ -249,21 +253,39 @@ def steady(loads: Sequence[float]) -> bool:
     return max(loads) <= loads[0] * BUSIER + 2
 
 
+def create_topics(bootstrap: str, per_s: float, seconds: float) -> None:
+    """Make topics whose segments are begun, deleted and compacted all the time at this rate."""
+    partition_bytes = per_s * RECORD_BYTES / PARTITIONS * seconds * WARM_UP / 2
+    segment = max(10_000, int(partition_bytes / SEGMENTS))
+    retention = {"retention.bytes": f"{SEGMENTS * segment}", "segment.bytes": f"{segment}"}
+    segment = max(10_000, segment // COMPACTED_ONE_IN)
+    compaction = {
+        "cleanup.policy": "compact",
+        "segment.bytes": f"{segment}",
+        "min.cleanable.dirty.ratio": "0.1",
+    }
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(RETAINED, PARTITIONS, configs=retention)])
+        admin.create_topics([NewTopic(COMPACTED, PARTITIONS, configs=compaction)])
+
+
 def measure(seconds: float, directory: Path, per_s: float = 0.0) -> tuple[list[Series], str]:
     """The samples of a run, and how much was done. Without a rate half of what is possible is written."""
     with ExitStack() as stack:
         broker = stack.enter_context(BrokerProcess(directory / "data", SETTINGS))
         bootstrap = f"127.0.0.1:{broker.port}"
         with Admin(bootstrap_servers=bootstrap) as admin:
-            admin.create_topics([NewTopic(RETAINED, PARTITIONS, configs=RETENTION)])
-            admin.create_topics([NewTopic(COMPACTED, PARTITIONS, configs=COMPACTION)])
+            admin.create_topics([NewTopic(TRIAL, PARTITIONS)])
+        writers = stack.enter_context(closing(Writers(bootstrap)))
+        rate = per_s or writers.capacity() / 2
+        create_topics(bootstrap, rate, seconds)
         command = [sys.executable, "-m", "tests.proof.slopes", "--members", bootstrap]
         members = stack.enter_context(
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         )
-        writers = stack.enter_context(closing(Writers(bootstrap)))
-        rate = per_s or writers.capacity() / 2
         writers.start(lambda: writers.write(rate), writers.probe)
+        assert members.stdout is not None
+        assert members.stdout.readline() == "ready\n"
         pids = {"broker": broker.pid, "writers": os.getpid(), "readers": members.pid}
         samples = _sampled(seconds, pids, writers.latencies_ms)
         writers.close()
@@ -308,6 +330,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--members", metavar="BOOTSTRAP", help="only the members; for the run itself")
     options = parser.parse_args()
+    # They would be loaded at some time later: a step of 100 MB, and not of the load.
+    os.environ["OTTLA_KERNELS"] = "compiled"
+    kernels.use("compiled")
     if options.members:
         run_members(options.members)
         return 0
