@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.admin.admin_errors import all_results
+from ottla.admin.admin_errors import all_results, only
 from ottla.admin.group_descriptions import SHARE_TYPE
 from ottla.admin.group_values import (
     CommittedOffset,
@@ -15,7 +15,6 @@ from ottla.admin.group_values import (
     GroupLag,
     GroupMember,
     OffsetMove,
-    Offsets,
     PartitionLag,
     StoredOffset,
 )
@@ -81,7 +80,7 @@ class LagCalls:
         in_kafka = (
             await self._groups.share_starts(name)
             if is_share
-            else _known((await self._groups.offsets_in_kafka([name]))[name])
+            else only(await self._groups.offsets_in_kafka([name]))
         )
         stopped = {
             topic_partition: reason
@@ -99,13 +98,13 @@ class LagCalls:
         blocking = self._logs.access.blocking
         in_zookeeper = await blocking(lambda: zookeeper.offsets(name))
         written = await blocking(lambda: zookeeper.written_by_owners(name))
-        is_in_kafka = group.kind is GroupKind.KAFKA and bool(group.members)
+        is_kafka_used = group.kind is GroupKind.KAFKA and bool(group.members)
         stored = {
             topic_partition: _stored(
                 in_kafka.get(topic_partition),
                 in_zookeeper.get(topic_partition),
-                is_in_kafka=is_in_kafka,
-                is_in_zookeeper=topic_partition in written,
+                is_kafka_used=is_kafka_used,
+                is_zookeeper_used=topic_partition in written,
             )
             for topic_partition in {**in_kafka, **in_zookeeper}
         }
@@ -163,12 +162,6 @@ class LagCalls:
         return offsets
 
 
-def _known(offsets: Offsets | OttlaError) -> Offsets:
-    if isinstance(offsets, OttlaError):
-        raise offsets
-    return offsets
-
-
 def _assigned(group: GroupDescription) -> set[TopicAndPartition]:
     return {topic_partition for member in group.members for topic_partition in member.assignment}
 
@@ -177,22 +170,22 @@ def _stored(
     in_kafka: CommittedOffset | None,
     in_zookeeper: CommittedOffset | None,
     *,
-    is_in_kafka: bool,
-    is_in_zookeeper: bool = False,
+    is_kafka_used: bool,
+    is_zookeeper_used: bool,
 ) -> tuple[StoredOffset, ...]:
     """Return the offsets of a partition in Kafka and ZooKeeper, and whether live members use each.
 
-    Members of a coordinator use Kafka (`is_in_kafka`). Members in ZooKeeper may use either or both, and
+    Members of a coordinator use Kafka (`is_kafka_used`). Members in ZooKeeper may use either or both, and
     nothing says which; but an offset that was written in ZooKeeper after the partition's owner claimed it
-    was written by that owner (`is_in_zookeeper`). Then a smaller offset in Kafka is a leftover.
+    was written by that owner (`is_zookeeper_used`). Then a smaller offset in Kafka is a leftover.
     """
     stored = []
     if in_kafka is not None:
-        is_left = is_in_zookeeper and in_zookeeper is not None and in_kafka.offset < in_zookeeper.offset
-        is_used = True if is_in_kafka else False if is_left else None
+        is_left = is_zookeeper_used and in_zookeeper is not None and in_kafka.offset < in_zookeeper.offset
+        is_used = True if is_kafka_used else False if is_left else None
         stored.append(StoredOffset(GroupKind.KAFKA, in_kafka.offset, is_used))
     if in_zookeeper is not None:
-        is_used = True if is_in_zookeeper else False if is_in_kafka else None
+        is_used = True if is_zookeeper_used else False if is_kafka_used else None
         stored.append(StoredOffset(GroupKind.ZOOKEEPER, in_zookeeper.offset, is_used))
     return tuple(stored)
 
