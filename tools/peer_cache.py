@@ -59,6 +59,10 @@ ICEBERG_REST = (
 """Iceberg's own server of its REST protocol, for tests."""
 DUCKDB_ICEBERG = ("duckdb==1.5.5", "duckdb-extension-avro==1.5.5", "duckdb-extension-iceberg==1.5.5")
 """The newest version whose extension for Iceberg is a package."""
+_BOTO3 = (
+    *("boto3==1.44.3", "botocore==1.44.3", "s3transfer==0.19.3"),
+    *("jmespath==1.1.0", "python-dateutil==2.9.0.post0", "six==1.17.0", "urllib3==2.8.0"),
+)
 GSSAPI = ("gssapi==1.12.0", "decorator==5.3.1")
 """It is built where it is installed, which needs a compiler and the headers of Kerberos."""
 ICEBERG_SPARK = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"
@@ -227,6 +231,11 @@ def spark_connect_packages() -> Path:
 def duckdb_with_iceberg() -> Path:
     """A directory for PYTHONPATH with a DuckDB and its extension for Iceberg."""
     return _packages(DUCKDB_ICEBERG[-1].replace("==", "-"), DUCKDB_ICEBERG)
+
+
+def boto3_packages() -> Path:
+    """A directory for PYTHONPATH with Amazon's boto3."""
+    return _packages(_BOTO3[0].replace("==", "-"), _BOTO3)
 
 
 def gssapi_packages() -> Path:

@@ -25,11 +25,12 @@ from ottla.spark.landing import begun_after_files
 from ottla.spark.locations import location
 from ottla.spark.raw_tables import raw_table
 from tests.naming import name_after_test
-from tests.scale import SEED, SOAK, sized
-from tests.spark import land_writer
+from tests.scale import SEED, SOAK, nightly, sized
+from tests.spark import land_writer, profile_program
 from tests.spark.conftest import Filled
 from tests.spark.pipeline_runs import table_of
-from tools.store_servers import BUCKET
+from tools.peer_cache import Unavailable, boto3_packages
+from tools.store_servers import BUCKET, S3Server
 
 KINDS = ["parquet", "delta", "iceberg"]
 KILLS = 100 if SOAK else 10
@@ -120,6 +121,31 @@ def test_a_topic_lands_in_a_store(
         assert landed == 60
         again = list(lander(broker, topic, kind, url).batches())
         assert again == []
+
+
+@nightly("boto3 is 15 MB")
+def test_keys_of_a_profile(
+    s3_server: S3Server, broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
+) -> None:
+    try:
+        packages = boto3_packages()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    environment |= s3_server.environment
+    keys = {name: environment.pop(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    lines = ["[shop]", *(f"{name.lower()} = {value}" for name, value in keys.items())]
+    (tmp_path / "credentials").write_text("\n".join(lines))
+    environment |= {"AWS_PROFILE": "shop", "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials")}
+    environment["PYTHONPATH"] = f"{Path(__file__).parents[2]}{os.pathsep}{packages}"
+    fill(topic, range(60))
+    url = f"s3://{BUCKET}/{tmp_path.name}"
+    command = [sys.executable, "-m", profile_program.__name__, broker.bootstrap, topic, url, *KINDS]
+    said = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
+    assert json.loads(said) == {kind: [60, 0] for kind in KINDS}
+    environment["AWS_PROFILE"] = "nobody"
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "AWS_PROFILE=nobody: The config profile (nobody) could not be found" in ended.stderr
 
 
 def test_a_topic_that_was_made_anew_is_refused(

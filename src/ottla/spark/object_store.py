@@ -138,22 +138,43 @@ def _client_settings(url: str) -> dict[str, Any]:
     if endpoint:
         settings["config"] = {"endpoint": endpoint}
         settings["client_options"] = {"allow_http": endpoint.startswith("http:")}
-    is_s3 = scheme_of(url) in S3
-    if is_s3 and os.environ.get("AWS_PROFILE") and not os.environ.get("AWS_ACCESS_KEY_ID"):
-        try:
-            from obstore.auth.boto3 import Boto3CredentialProvider
-        except ImportError as error:
-            raise ConfigError(f"{url}: AWS_PROFILE needs boto3: pip install boto3") from error
-        settings["credential_provider"] = Boto3CredentialProvider()
+    if _has_profile(url):
+        settings["credential_provider"] = _of_profile(url)
     return settings
 
 
+def _has_profile(url: str) -> bool:
+    """Whether the keys for S3 are those of a profile."""
+    is_chosen = os.environ.get("AWS_PROFILE") and not os.environ.get("AWS_ACCESS_KEY_ID")
+    return scheme_of(url) in S3 and bool(is_chosen)
+
+
+def _of_profile(url: str) -> Any:
+    """Amazon's library, for keys of AWS_PROFILE that are renewed. Raises ConfigError."""
+    try:
+        from botocore.exceptions import BotoCoreError
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError as error:
+        raise ConfigError(f"{url}: AWS_PROFILE needs boto3: pip install boto3") from error
+    try:
+        return Boto3CredentialProvider()
+    except (BotoCoreError, ValueError) as error:
+        raise ConfigError(f"{url}: AWS_PROFILE={os.environ['AWS_PROFILE']}: {error}") from error
+
+
 def delta_settings(url: str) -> dict[str, str] | None:
-    """Return the same settings for delta-rs."""
+    """Return the same settings for delta-rs. Keys of a profile may be used for a while only."""
     if emulator := _gcs_emulator(url):
         return {"google_service_account_key": _emulated_account(emulator), "allow_http": "true"}
-    endpoint = _s3_endpoint(url)
-    return {"allow_http": "true"} if endpoint.startswith("http:") else None
+    settings = {"allow_http": "true"} if _s3_endpoint(url).startswith("http:") else {}
+    if _has_profile(url):
+        provider = _of_profile(url)
+        settings |= {f"aws_{name}": value for name, value in provider.config.items()}
+        keys = provider()
+        settings |= {f"aws_{name}": keys[name] for name in ("access_key_id", "secret_access_key")}
+        if keys["token"]:
+            settings["aws_session_token"] = keys["token"]
+    return settings or None
 
 
 def iceberg_settings(url: str) -> dict[str, str]:

@@ -47,7 +47,6 @@ class DeltaLakeTable:
         self._delta: Any = deltalake
         self._where = location(sink.path)
         self._path = self._where.url
-        self._storage = delta_settings(self._path)
         self._partition_by = list(sink.partition_by)
         self._compact_after = sink.compact_after
         self._keys = tuple(keys)
@@ -109,9 +108,10 @@ class DeltaLakeTable:
 
     def _table(self) -> Any:
         """The table as it is now; None if there is none."""
-        if not self._delta.DeltaTable.is_deltatable(self._path, self._storage):
+        storage = delta_settings(self._path)
+        if not self._delta.DeltaTable.is_deltatable(self._path, storage):
             return None
-        return self._delta.DeltaTable(self._path, storage_options=self._storage)
+        return self._delta.DeltaTable(self._path, storage_options=storage)
 
     @staticmethod
     def _there(table: Any, wanted: Spans) -> Spans:
@@ -204,7 +204,7 @@ class DeltaLakeTable:
             data,
             partition_by=self._partition_by or None,
             commit_properties=of_range if batch is None else self._properties(batch),
-            storage_options=None if table is not None else self._storage,
+            storage_options=None if table is not None else delta_settings(self._path),
             **options,
         )
 
