@@ -60,6 +60,7 @@ def test_who_tests_an_application_follows_the_start_page(shell: PageShell) -> No
     [
         ("I read topics", ("coffee      3", '0 0 b\'{"item": "coffee"')),
         ("I run old groups", ("0 0 b'a coffee'", "billing")),
+        ("I operate a cluster", ("a book", "drivers  kafka")),
     ],
 )
 def test_who_reads_follows_the_start_page(
