@@ -417,8 +417,8 @@ PLANTS = (
     Plant(
         "checksum of received batches ignored",
         "ottla/records/reader.py",
-        "    entries = scan(read_only(data), verify_crc=verify_crc)",
-        "    entries = scan(read_only(data), verify_crc=False)",
+        "scan(read_only(data), verify_crc=verify_crc)",
+        "scan(read_only(data), verify_crc=False)",
         HOSTILE,
     ),
 )
