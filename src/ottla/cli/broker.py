@@ -18,6 +18,9 @@ from ottla.model.errors import ConfigError
 if TYPE_CHECKING:
     from ottla.broker.settings.broker_config import BrokerConfig
 
+YOUNG_OBJECTS = 10_000
+"""Objects that wait for the garbage collector: requests that wait for their write are no garbage."""
+
 
 def parser() -> argparse.ArgumentParser:
     """`broker start` and its options."""
@@ -91,6 +94,7 @@ async def _serve(config: BrokerConfig, broker_count: int) -> int:
     service = BrokerService(config, broker_count)
     await service.start()
     gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     gc.enable()
     for name in config.ignored:
         print(f"ottla: {name} has no meaning for this broker and is ignored", file=sys.stderr)  # noqa: T201

@@ -73,7 +73,8 @@ def stamp(
     data, batches, messages = checked
     if messages is not None:
         return _stamped_messages(checked, messages, base_offset, leader_epoch, now_ms)
-    by_broker = config.message_timestamp_type is MessageTimestampType.LOG_APPEND_TIME
+    # To look up a member of an enum takes as long as a call.
+    by_broker = not config.is_plain and config.message_timestamp_type is MessageTimestampType.LOG_APPEND_TIME
     append_time_ms = now_ms if by_broker else NO_TIMESTAMP
     if len(batches) == 1 and batches[0].magic == 2 and not by_broker:
         return _stamped_single(data, batches[0], base_offset, leader_epoch, now_ms)

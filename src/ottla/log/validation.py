@@ -75,6 +75,9 @@ class Depth(Enum):
     RECORDS = "records"  # every record is decoded, as Kafka does
 
 
+_HEADERS = Depth.HEADERS  # to look it up in its enum takes as long as a call
+
+
 class CheckedSet(NamedTuple):
     """A record set that passed. `data` is writable: stamping patches it in place.
 
@@ -114,7 +117,7 @@ def checked(
     data: bytes | bytearray | memoryview,
     config: LogConfig,
     now_ms: int,
-    depth: Depth = Depth.HEADERS,
+    depth: Depth = _HEADERS,
     *,
     at_once: bool = False,
 ) -> CheckedSet:
@@ -125,7 +128,7 @@ def checked(
     view = memoryview(data)
     if view.readonly:
         view = memoryview(bytearray(view))
-    if config.is_plain and depth is Depth.HEADERS:
+    if config.is_plain and depth is _HEADERS:
         header = _sound_batch(view, config, now_ms)
         if header is not None:
             return named(CheckedSet, (view, (header,), None))

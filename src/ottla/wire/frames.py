@@ -121,13 +121,19 @@ class FrameReceiver:
 
     def next_frame(self) -> memoryview | None:
         """Return the next whole frame, or None until more is received."""
-        size = self._announced_bytes()
-        begin = self._start + _SIZE_BYTES
-        if size is None or begin + size > self._end:
+        begin, end = self._start + _SIZE_BYTES, self._end
+        if begin > end:
             return None
-        self._start = begin + size
-        self._earned_bytes = max(size, self._earned_bytes // 2)
-        return self._chunk[begin : self._start]
+        (size,) = _SIZE.unpack_from(self._chunk, self._start)
+        if not 0 <= size <= self._frame_bytes_max:
+            self._size_at(self._start)  # raises
+        stop = begin + size
+        if stop > end:
+            return None
+        self._start = stop
+        earned = self._earned_bytes // 2
+        self._earned_bytes = size if size > earned else earned
+        return self._chunk[begin:stop]
 
     @property
     def announced_bytes(self) -> int:

@@ -71,6 +71,8 @@ class ServerInput(StrEnum):
     CLOSE = "close"
 
 
+_CLOSED = ServerState.CLOSED  # to look it up in its enum takes as long as a call
+
 TRANSITIONS: Mapping[ServerState, Mapping[ServerInput, ServerState]] = {
     ServerState.OPEN: {
         ServerInput.CALL: ServerState.OPEN,
@@ -240,7 +242,7 @@ class ServerConnection:
         asked for an API or version that is not served; the connection is CLOSED then.
         """
         try:
-            while self._state is not ServerState.CLOSED and not self.is_full:
+            while self._state is not _CLOSED and not self.is_full:
                 frame = self._receiver.next_frame()
                 if frame is None:
                     return self._end() if self._state is ServerState.ENDING else None
@@ -350,7 +352,7 @@ class ServerConnection:
 
     def _let_leave(self, parts: list[Buffer]) -> None:
         self._output += parts
-        self.output_bytes += sum(map(len, parts))
+        self.output_bytes += len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         self._sequence_out += 1
         self.unanswered_bytes -= self._frame_sizes.popleft()
 

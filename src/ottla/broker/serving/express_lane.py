@@ -191,14 +191,11 @@ class ExpressLane:
         """Stage a frame's request if its shape is known and it is valid. Returns whether it was staged."""
         for end in self._prefix_ends:
             shape = self._shapes.get(bytes(frame[_REST_AT:end]))
-            if shape is not None and frame[:_HEAD_BYTES] == shape.head and not self._is_closed:
+            if shape is not None and frame[:_HEAD_BYTES] == shape.head:
+                if self._faults.rules or self._limits.has_clients:
+                    return False
                 return self._stage(frame, end, sequence, shape)
         return False
-
-    @property
-    def _is_closed(self) -> bool:
-        """Whether all requests go the general way: there are faults, or clients have quotas."""
-        return bool(self._faults) or self._limits.has_clients
 
     def _stage(self, frame: memoryview, end: int, sequence: int, shape: RequestShape) -> bool:
         try:

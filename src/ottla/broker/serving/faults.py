@@ -91,34 +91,34 @@ class FaultyConnection(Protocol):
 
 
 class FaultRules:
-    """The rules of all brokers of a process; false if there are none. Owned by the loop."""
+    """The rules of all brokers of a process; false if there are no `rules`. Owned by the loop."""
 
     def __init__(self) -> None:
-        self._rules: list[FaultRule] = []
+        self.rules: list[FaultRule] = []
 
     def __bool__(self) -> bool:
-        return bool(self._rules)
+        return bool(self.rules)
 
     def add(self, rule: FaultRule) -> None:
         """Add a rule. Raises ConfigError if it could never strike."""
         if rule.left == 0 or rule.left < FOREVER:
             raise ConfigError(f"a fault cannot come {rule.left} times: 1 or more, or {FOREVER} for ever")
-        self._rules.append(rule)
+        self.rules.append(rule)
 
     def clear(self) -> None:
         """Remove all rules."""
-        self._rules.clear()
+        self.rules.clear()
 
     def strike(self, inquiry: Inquiry, handler: Handler, connection: FaultyConnection) -> bool:
         """Let the first fitting rule strike. Returns whether one did; then the call is dealt with."""
         call = inquiry.call
-        rule = next((rule for rule in self._rules if rule.fits(call.api.key, call.message)), None)
+        rule = next((rule for rule in self.rules if rule.fits(call.api.key, call.message)), None)
         if rule is None:
             return False
         rule.struck += 1
         rule.left -= rule.left > 0
         if rule.left == 0:
-            self._rules.remove(rule)
+            self.rules.remove(rule)
         match rule.kind:
             case FaultKind.ERROR:
                 inquiry.reply(handler.failed(inquiry, rule.error))

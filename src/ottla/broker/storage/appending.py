@@ -18,7 +18,7 @@ from ottla.broker.storage.producer_memory import ProducerMemory
 from ottla.broker.storage.runtime import Runtime
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.broker.storage.turn import Failures
-from ottla.log.batch_header import BatchHeader
+from ottla.log.batch_header import BatchHeader, named
 from ottla.log.end_markers import EndMarker, marker_batch
 from ottla.log.file_system import Buffer
 from ottla.log.partition_log import PartitionLog
@@ -108,7 +108,7 @@ class Appender:
             base_offset, _, append_time_ms = log.append(checked_set, now_ms, partition.leader_epoch)
             if header.magic < 2 or partition.legacy_run is not None:
                 partition.note_format(base_offset, max(batch.magic for batch in batches))
-            return AppendedRecords(partition, base_offset, append_time_ms, log.start_offset)
+            return named(AppendedRecords, (partition, base_offset, append_time_ms, log.start_offset))
         duplicate = partition.producers.check(header)
         if duplicate is not None:
             self._turn.stage(partition)
@@ -136,7 +136,7 @@ class Appender:
         if partition.producers.stage(header, base_offset, append_time_ms):
             self._memory.count_one()
         partition.legacy_run = None
-        return AppendedRecords(partition, base_offset, append_time_ms, log.start_offset)
+        return named(AppendedRecords, (partition, base_offset, append_time_ms, log.start_offset))
 
     def append_own(self, partition: Partition, own: CheckedSet) -> AppendedRecords:
         """Stage a batch of the broker's own in a producer's transaction: offsets that are committed with it.
