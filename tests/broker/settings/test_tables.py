@@ -96,7 +96,9 @@ def as_kafka_writes(row: Setting) -> str | None:
         return f"[{', '.join(row.choices)}]"
     if row.minimum is None:
         return None
-    return f"[{row.minimum:g},...,{row.maximum:g}]" if row.maximum is not None else f"[{row.minimum:g},...]"
+    return (
+        f"[{row.minimum:g},...,{row.maximum:.15g}]" if row.maximum is not None else f"[{row.minimum:g},...]"
+    )
 
 
 def test_every_topic_setting_of_kafka_is_known_with_its_synonyms_in_order() -> None:

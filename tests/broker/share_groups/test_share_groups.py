@@ -51,9 +51,8 @@ def short(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 
 @contextmanager
 def running(directory: Path, properties: dict[str, str]) -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(
-        directory, properties={"group.share.delivery.count.limit": "2", **properties}
-    ) as broker:
+    settings = {"group.share.delivery.count.limit": "2", "group.share.assignment.interval.ms": "0"}
+    with EmbeddedBroker(directory, properties={**settings, **properties}) as broker:
         broker.create_topic("orders", 1)
         configure_group(broker.bootstrap, "share")
         send(broker.bootstrap, "orders", [b"%d" % number for number in range(10)])

@@ -13,7 +13,7 @@ from ottla.wire.api.share_group_heartbeat import (
 )
 from tests.consumer.growth.timeline import TOPIC, Group, Timeline, message_bytes
 
-INTERVAL_MS, SESSION_MS = 5_000, 45_000
+INTERVAL_MS, SESSION_MS, ASSIGNMENT_MS = 5_000, 45_000, 1_000
 TOPIC_ID = b"t".ljust(16, b"\0")
 VERSION = 1
 NO_LIMIT = 2**31 - 1
@@ -74,20 +74,24 @@ class ShareGroupOfMembers(Group):
         member_id, names = request.member_id, request.subscribed_topic_names
         if request.member_epoch == LEAVE_EPOCH:
             self.group.leave(member_id)
-            self.group.rebalance(self.topics.get)
+            self._rebalance()
             return ShareGroupHeartbeatResponse(member_id=member_id, member_epoch=LEAVE_EPOCH)
         topics = None if names is None else tuple(names)
         said = Joining(member_id, request.member_epoch, topics, None, "c", "/127.0.0.1")
         member, is_told = self.group.heartbeat(said, int(self.timeline.now_ms) + SESSION_MS, NO_LIMIT)
-        self.group.rebalance(self.topics.get)
+        self._rebalance()
+        called_ms = self.group.wait_ms(int(self.timeline.now_ms), ASSIGNMENT_MS)
         response = ShareGroupHeartbeatResponse(
-            member_id=member_id, member_epoch=member.epoch, heartbeat_interval_ms=INTERVAL_MS
+            member_id=member_id, member_epoch=member.epoch, heartbeat_interval_ms=called_ms or INTERVAL_MS
         )
         if self.group.catch_up(member) or is_told:
-            assigned = by_topic(sorted(self.group.assignments[member_id]))
+            assigned = by_topic(sorted(self.group.assigned(member_id, self.topics.get)))
             rows = [
                 ShareTopicPartitions(topic_id=key, partitions=numbers) for key, numbers in assigned.items()
             ]
             response.member_epoch = member.epoch
             response.assignment = ShareAssignment(topic_partitions=rows)
         return response
+
+    def _rebalance(self) -> None:
+        self.group.rebalance(self.topics.get, int(self.timeline.now_ms), ASSIGNMENT_MS)

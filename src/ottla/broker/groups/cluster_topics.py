@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ottla.broker.groups.coordinator.consumer_groups.consumer_groups import GroupOverrides
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicFacts
 from ottla.broker.settings.config_view import ConfigResourceType
+from ottla.broker.settings.group_table import group_setting
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.model.topic_partition import INTERNAL_TOPICS
 
@@ -46,6 +47,6 @@ class ClusterTopics:
         return [topic.name for topic in topics if not topic.is_deleting and topic.name not in INTERNAL_TOPICS]
 
     def overrides(self, group_id: str) -> GroupOverrides:
-        """Return the times that admin clients have set for a group."""
+        """Return the times of a group: its own, or those that the broker has now."""
         stored = self._store.catalog.entity(ConfigResourceType.GROUP.name, group_id)
-        return {name: int(stored[name]) for name in GROUP_TIMES if name in stored}
+        return {name: group_setting(name, stored, self._store.config) for name in GROUP_TIMES}

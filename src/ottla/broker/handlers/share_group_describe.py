@@ -43,7 +43,7 @@ def _described(inquiry: Inquiry, group_id: str) -> DescribedShareGroup:
         group_id=group_id,
         group_state=group.state,
         group_epoch=group.epoch,
-        assignment_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
         assignor_name=NAME,
         members=[_member(inquiry, group, member) for member in group.members.values()],
     )
@@ -57,7 +57,7 @@ def _refused(group_id: str, error: Code) -> DescribedShareGroup:
 
 
 def _member(inquiry: Inquiry, group: ShareGroup, member: ShareGroupMember) -> DescribedShareMember:
-    assigned = group.assignments.get(member.member_id, frozenset())
+    assigned = inquiry.broker.shares.assigned(group.group_id, member.member_id)
     return DescribedShareMember(
         member_id=member.member_id,
         rack_id=member.rack_id,

@@ -50,7 +50,7 @@ def _answer(inquiry: Inquiry, request: ShareGroupHeartbeatRequest) -> ShareGroup
     member, is_told = shares.heartbeat(group_id, said)
     assignment = None
     if is_told:
-        assigned = shares.groups[group_id].assignments.get(member_id, frozenset())
+        assigned = shares.assigned(group_id, member_id)
         topics = [
             ShareTopicPartitions(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in by_topic(sorted(assigned)).items()
@@ -59,7 +59,7 @@ def _answer(inquiry: Inquiry, request: ShareGroupHeartbeatRequest) -> ShareGroup
     return ShareGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=shares.settings(group_id).heartbeat_interval_ms,
+        heartbeat_interval_ms=shares.heartbeat_interval_ms(group_id),
         assignment=assignment,
     )
 

@@ -47,12 +47,16 @@ LOCAL_DEFAULTS = {
     "group.consumer.heartbeat.interval.ms": "300",
     "group.consumer.min.heartbeat.interval.ms": "10",
     "group.consumer.min.session.timeout.ms": "1000",
+    "group.share.assignment.interval.ms": "100",
+    "group.share.min.heartbeat.interval.ms": "10",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.min.session.timeout.ms": "1000",
 }
 """What `EmbeddedBroker` and `ottla broker start` have instead of Kafka's defaults.
 
 As in Kafka's own example configuration: a consumer that starts gets its partitions now, not in 3 seconds.
-Members of consumer groups learn of a rebalance by their next heartbeat: not in 5 seconds, either. The group
-waits for 100 ms for others to join, not for a second.
+Members of consumer groups learn of a rebalance by their next heartbeat: not in 5 seconds, either. Consumer
+and share groups wait for 100 ms for others to join, not for a second.
 """
 
 

@@ -19,7 +19,7 @@ from ottla.broker.settings.broker_config import BrokerConfig, DynamicOverrides, 
 from ottla.broker.settings.broker_table import BROKER_SETTINGS
 from ottla.broker.settings.client_metrics import METRICS_SETTINGS, check_subscription
 from ottla.broker.settings.config_view import ConfigResourceType, ConfigView
-from ottla.broker.settings.group_table import GROUP_SETTINGS, group_settings
+from ottla.broker.settings.group_table import GROUP_SETTINGS, check_group
 from ottla.broker.settings.idle_table import IDLE_SETTINGS
 from ottla.broker.settings.ignored_names import is_ignored
 from ottla.broker.settings.loggers import check_levels, logger_levels
@@ -204,7 +204,7 @@ def _decided(
         return overrides
     if resource.resource_type == ConfigResourceType.GROUP:
         overrides = change(resource, view.named(ConfigResourceType.GROUP, name))
-        group_settings(overrides)
+        check_group(overrides, view.effective)
         return overrides
     if resource.resource_type == ConfigResourceType.CLIENT_METRICS:
         overrides = change(resource, view.named(ConfigResourceType.CLIENT_METRICS, name))

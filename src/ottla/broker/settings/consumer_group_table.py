@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.settings.group_config import ASSIGNORS, MigrationPolicy
-from ottla.broker.settings.setting import Setting
+from ottla.broker.settings.setting import Setting, UpdateMode
 from ottla.model.errors import ConfigError
 from ottla.model.property_table import INT, INT_MAX, LIST, TEXT
 
@@ -11,7 +11,10 @@ _JAVA_PREFIX = "org.apache.kafka.coordinator.group.assignor."
 
 
 def _ms(name: str, default: int, doc: str, target: str, least: int = 1) -> Setting:
-    return Setting(name, INT, default, doc, unit="ms", minimum=least, target=f"groups.{target}")
+    update = UpdateMode.CLUSTER_WIDE if target == "consumer_assignment_interval_ms" else UpdateMode.READ_ONLY
+    return Setting(
+        name, INT, default, doc, unit="ms", minimum=least, target=f"groups.{target}", update=update
+    )
 
 
 def _assignors(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -344,7 +344,8 @@ def _entries(resource: DescribeConfigsResource, view: ConfigView) -> list[Descri
             return described_broker(view.config, view.dynamic)
         return described_defaults(view.dynamic)
     if resource.resource_type == ConfigResourceType.GROUP:
-        return _named(GROUP_SETTINGS, view.named(ConfigResourceType.GROUP, name), ValueSource.GROUP)
+        overrides = view.named(ConfigResourceType.GROUP, name)
+        return _named(GROUP_SETTINGS, overrides, ValueSource.GROUP, _layers(view.config, view.dynamic))
     if resource.resource_type == ConfigResourceType.CLIENT_METRICS:
         overrides = view.named(ConfigResourceType.CLIENT_METRICS, name)
         return _named(METRICS_SETTINGS, overrides, ValueSource.CLIENT_METRICS)
@@ -355,14 +356,18 @@ def _entries(resource: DescribeConfigsResource, view: ConfigView) -> list[Descri
     raise unknown_type(resource.resource_type)
 
 
-def _named(table: SettingTable, overrides: Mapping[str, str], source: ValueSource) -> list[DescribedSetting]:
-    """The settings of a group or of client metrics: all that there are, with what was set."""
+def _named(
+    table: SettingTable, overrides: Mapping[str, str], source: ValueSource, layers: Layers = ()
+) -> list[DescribedSetting]:
+    """The settings of a group or of client metrics: what was set, or else what the broker has."""
     described = []
     for row in sorted(table.values(), key=attrgetter("name")):
-        default = ValueSynonym(row.name, text_of(row.default), ValueSource.DEFAULT)
         given = _given((row.name,), ((source, overrides),))
+        fallback = _synonyms(row.broker_names, layers) or (
+            ValueSynonym(row.name, text_of(row.default), ValueSource.DEFAULT),
+        )
         described.append(
-            replace(_broker_entry(row, (*given, default)), read_only=False, type=_type(row.kind))
+            replace(_broker_entry(row, (*given, *fallback)), read_only=False, type=_type(row.kind))
         )
     return described
 

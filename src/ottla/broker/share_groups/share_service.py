@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ottla.broker.coordination.effects import Record
 from ottla.broker.settings.group_table import group_settings
 from ottla.broker.share_groups.core.acknowledgements import AcknowledgedRange
+from ottla.broker.share_groups.core.assignor import TopicIdPartition
 from ottla.broker.share_groups.core.group import Joining, ShareGroup, ShareGroupMember, TopicInfo
 from ottla.broker.share_groups.core.records import (
     ShareKey,
@@ -34,6 +35,9 @@ from ottla.model.errors import KafkaError
 TICK_S = 0.2
 """The seconds between two checks of locks and sessions, while there are any."""
 
+CALLED_MS_MIN = 100
+"""The shortest time after which a member is called for."""
+
 GROUPS_MAX = 10_000
 """The largest number of groups that clients can create."""
 
@@ -43,6 +47,7 @@ class ShareSettings(NamedTuple):
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
+    assignment_interval_ms: int
     lock_duration_ms: int
     delivery_count_limit: int
     record_locks_max: int
@@ -70,23 +75,20 @@ class ShareGroupService:
 
     def settings(self, group_id: str) -> ShareSettings:
         """Return the settings of a group."""
-        own, config = self._store.catalog.entity("GROUP", group_id), self._store.config.shares
-        values = group_settings(own)
-
-        def chosen(name: str, default: int) -> int:
-            return int(values[name]) if name in own else default
-
+        own = self._store.catalog.entity("GROUP", group_id)
+        values = group_settings(own, self._store.config)
         return ShareSettings(
-            chosen("share.session.timeout.ms", config.session_timeout_ms),
-            chosen("share.heartbeat.interval.ms", config.heartbeat_interval_ms),
-            chosen("share.record.lock.duration.ms", config.lock_duration_ms),
-            chosen("share.delivery.count.limit", config.delivery_count_limit),
-            chosen("share.partition.max.record.locks", config.record_locks_max),
-            str(values["share.auto.offset.reset"]),
+            values["share.session.timeout.ms"],
+            values["share.heartbeat.interval.ms"],
+            values["share.assignment.interval.ms"],
+            values["share.record.lock.duration.ms"],
+            values["share.delivery.count.limit"],
+            values["share.partition.max.record.locks"],
+            values["share.auto.offset.reset"],
             values["share.isolation.level"] == "read_committed",
-            bool(values["share.renew.acknowledge.enable"]),
-            str(values["errors.deadletterqueue.topic.name"]),
-            bool(values["errors.deadletterqueue.copy.record.enable"]),
+            values["share.renew.acknowledge.enable"],
+            values["errors.deadletterqueue.topic.name"],
+            values["errors.deadletterqueue.copy.record.enable"],
         )
 
     # --- members ----------------------------------------------------------------------------------------
@@ -110,7 +112,8 @@ class ShareGroupService:
         return member, group.catch_up(member) or is_told
 
     def _rebalance(self, group: ShareGroup) -> None:
-        if not group.rebalance(self._topic):
+        interval_ms = self.settings(group.group_id).assignment_interval_ms
+        if not group.rebalance(self._topic, self._runtime.steady_ms(), interval_ms):
             return
         for assigned in group.assignments.values():
             for topic_id, index in assigned:
@@ -120,6 +123,20 @@ class ShareGroupService:
         topic = self._store.catalog.topics.get(name)
         partitions = self._store.partitions.get(name)
         return TopicInfo(topic.topic_id, len(partitions)) if topic and partitions else None
+
+    def assigned(self, group_id: str, member_id: str) -> frozenset[TopicIdPartition]:
+        """Return the partitions that a member is to fetch from."""
+        return self.groups[group_id].assigned(member_id, self._topic)
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """Return when members are to send their next heartbeat.
+
+        Those of a group that waits for its next assignment are called for when it may be made.
+        """
+        settings, now_ms = self.settings(group_id), self._runtime.steady_ms()
+        wait_ms = self.groups[group_id].wait_ms(now_ms, settings.assignment_interval_ms)
+        called_ms = max(wait_ms, CALLED_MS_MIN) if wait_ms else settings.heartbeat_interval_ms
+        return min(called_ms, settings.heartbeat_interval_ms)
 
     def leave(self, group_id: str, member_id: str) -> None:
         """Remove a member that leaves. Raises KafkaError 25.
