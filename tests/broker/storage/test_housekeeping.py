@@ -187,6 +187,23 @@ def test_retention_goes_on_when_a_topic_is_deleted_meanwhile(tmp_path: Path) -> 
         broker._thread().wait_for(delete_during_a_pass())
 
 
+def test_a_topic_that_is_deleted_while_its_age_is_read_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        broker.create_topic("events")
+        service = broker._thread().service
+
+        def deleted_meanwhile(log: PartitionLog, _now_ms: int) -> int:
+            broker.delete_topic("events")
+            raise StorageError(f"{log.path}: the file was closed")
+
+        monkeypatch.setattr(housekeeping_module, "has_to_read", lambda _log: True)
+        monkeypatch.setattr(housekeeping_module, "expired", deleted_meanwhile)
+        broker._thread().wait_for(service.housekeeping.apply_retention())
+    assert "failed" not in caplog.text
+
+
 def test_a_job_goes_on_after_an_error_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -98,7 +98,8 @@ class Housekeeping:
                         continue
                 dropped = apply_retention(partition_log, self._runtime.now_ms())
             except StorageError:
-                log.exception("retention of %s failed", partition)
+                if partition.log is partition_log:  # otherwise its topic was deleted meanwhile
+                    log.exception("retention of %s failed", partition)
                 continue
             if dropped:
                 purge_later(partition, self._runtime)
