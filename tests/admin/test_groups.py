@@ -75,6 +75,9 @@ def test_offsets_are_written_read_and_forgotten(admin: Admin, places: Places, na
     assert admin.group_offsets(name) == {places[0]: CommittedOffset(4), places[2]: CommittedOffset(9)}
     lag = admin.group_lag(name)
     assert [(row.committed, row.end, row.lag) for row in lag.partitions] == [(4, 10, 6), (9, 10, 1)]
+    assert (len(lag.partitions), lag.partitions[-1].lag) == (2, 1)
+    assert lag.partitions == tuple(lag.partitions)
+    assert lag.partitions[1:] == [lag.partitions[1]]
     assert lag.total == 7
     admin.delete_group_offsets(name, places[:1])
     assert set(admin.group_offsets([name])[name]) == {places[2]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -175,7 +175,7 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """The lag of a group, partition by partition, and as a whole.
+    """The lag of a group, partition by partition, and as a whole. Rows are made when they are looked at.
 
     >>> from ottla import Admin
     >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
@@ -184,7 +184,7 @@ class GroupLag:
     """
 
     group: GroupDescription
-    partitions: tuple[PartitionLag, ...]
+    partitions: Sequence[PartitionLag]
 
     @property
     def total(self) -> int:

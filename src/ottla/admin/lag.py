@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import NamedTuple, overload
 
 from ottla.admin.admin_errors import all_results, only
 from ottla.admin.group_descriptions import SHARE_TYPE
@@ -28,6 +28,25 @@ from ottla.offsets.stop_note import stop_reason
 
 Stored = Mapping[TopicAndPartition, tuple[StoredOffset, ...]]
 Ends = Mapping[TopicAndPartition, LogOffset | OttlaError]
+Names = dict[TopicAndPartition, TopicAndPartition]
+"""One object for a partition, for all groups of a call."""
+
+
+class _StoredInKafka(Mapping[TopicAndPartition, tuple[StoredOffset, ...]]):
+    """The offsets of a group that has none in ZooKeeper: numbers, because a cluster may have a million."""
+
+    def __init__(self, offsets: dict[TopicAndPartition, int], *, is_used: bool | None) -> None:
+        self.offsets = offsets
+        self._is_used = is_used
+
+    def __getitem__(self, topic_partition: TopicAndPartition) -> tuple[StoredOffset, ...]:
+        return (StoredOffset(GroupKind.KAFKA, self.offsets[topic_partition], self._is_used),)
+
+    def __iter__(self) -> Iterator[TopicAndPartition]:
+        return iter(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
 
 
 class _LagInput(NamedTuple):
@@ -35,7 +54,7 @@ class _LagInput(NamedTuple):
 
     group: GroupDescription
     stored: Stored
-    topic_partitions: set[TopicAndPartition]
+    topic_partitions: Set[TopicAndPartition]
     owners: Mapping[TopicAndPartition, str]
     stopped: Mapping[TopicAndPartition, str]
 
@@ -52,11 +71,12 @@ class LagCalls:
         """Return the lag of each group; the ends of all logs are requested together."""
         outcomes: Outcomes[GroupLag] = {}
         inputs: dict[str, _LagInput] = {}
+        names: Names = {}
         for name, description in (await self._groups.describe(groups, kind)).items():
             try:
                 if isinstance(description, OttlaError):
                     raise description
-                inputs[name] = await self._lag_input(description, is_only_kind=kind is not None)
+                inputs[name] = await self._lag_input(description, names, is_only_kind=kind is not None)
             except OttlaError as error:
                 outcomes[name] = error
         topic_partitions = {
@@ -67,10 +87,11 @@ class LagCalls:
         behind = {next_record for lag_input in inputs.values() for next_record in _behind(lag_input, ends)}
         times = await self._times.at(behind) if behind else {}
         now_ms = time.time() * 1000
-        outcomes |= {name: _lag(lag_input, ends, times, now_ms) for name, lag_input in inputs.items()}
+        for name, lag_input in inputs.items():
+            outcomes[name] = GroupLag(lag_input.group, LagRows(lag_input, ends, times, now_ms))
         return outcomes
 
-    async def _lag_input(self, group: GroupDescription, *, is_only_kind: bool) -> _LagInput:
+    async def _lag_input(self, group: GroupDescription, names: Names, *, is_only_kind: bool) -> _LagInput:
         """Read the committed and assigned partitions of a group; in ZooKeeper also those that no member owns.
 
         With `is_only_kind`, a group of the same name in ZooKeeper is another group: its offsets are left out.
@@ -89,17 +110,17 @@ class LagCalls:
         }
         zookeeper = await self._groups.classic_group(name)
         if zookeeper is None or (is_only_kind and group.kind is GroupKind.KAFKA):
-            is_used = True if group.members else None
-            stored: Stored = {
-                topic_partition: (StoredOffset(GroupKind.KAFKA, offset.offset, is_used),)
-                for topic_partition, offset in in_kafka.items()
-            }
-            return _LagInput(group, stored, stored.keys() | _assigned(group), {}, stopped)
+            offsets = {names.setdefault(name, name): committed.offset for name, committed in in_kafka.items()}
+            partitions: Set[TopicAndPartition] = offsets.keys()
+            if assigned := _assigned(group):
+                partitions = partitions | assigned
+            in_one_store = _StoredInKafka(offsets, is_used=True if group.members else None)
+            return _LagInput(group, in_one_store, partitions, {}, stopped)
         blocking = self._logs.access.blocking
         in_zookeeper = await blocking(lambda: zookeeper.offsets(name))
         written = await blocking(lambda: zookeeper.written_by_owners(name))
         is_kafka_used = group.kind is GroupKind.KAFKA and bool(group.members)
-        stored = {
+        stored: Stored = {
             topic_partition: _stored(
                 in_kafka.get(topic_partition),
                 in_zookeeper.get(topic_partition),
@@ -200,39 +221,76 @@ def _counted(stored: Sequence[StoredOffset]) -> StoredOffset | None:
 
 def _behind(lag_input: _LagInput, ends: Ends) -> Iterator[tuple[TopicAndPartition, int]]:
     """Yield the partitions that the group has not read to the end, with the offset of its next record."""
-    for topic_partition, stored in lag_input.stored.items():
-        counted, end = _counted(stored), ends[topic_partition]
-        last = None if isinstance(end, OttlaError) else end.offset
-        if counted is not None and last is not None and counted.offset < last:
-            yield topic_partition, counted.offset
-
-
-def _lag(lag_input: _LagInput, ends: Ends, times: Times, now_ms: float) -> GroupLag:
-    readers: dict[TopicAndPartition, GroupMember] = {
-        topic_partition: member for member in lag_input.group.members for topic_partition in member.assignment
-    }
-    rows = []
-    for topic_partition in sorted(lag_input.topic_partitions):
+    for topic_partition, offset in _counted_offsets(lag_input.stored):
         end = ends[topic_partition]
+        last = None if isinstance(end, OttlaError) else end.offset
+        if last is not None and offset < last:
+            yield topic_partition, offset
+
+
+def _counted_offsets(stored: Stored) -> Iterable[tuple[TopicAndPartition, int]]:
+    if isinstance(stored, _StoredInKafka):
+        return stored.offsets.items()
+    counted = ((topic_partition, _counted(offsets)) for topic_partition, offsets in stored.items())
+    return [(topic_partition, one.offset) for topic_partition, one in counted if one is not None]
+
+
+class LagRows(Sequence[PartitionLag]):
+    """The rows of a group, each made when it is looked at: a million rows would be gigabytes of objects."""
+
+    def __init__(self, lag_input: _LagInput, ends: Ends, times: Times, now_ms: float) -> None:
+        self._input = lag_input
+        self._ends = ends
+        self._times = times
+        self._now_ms = now_ms
+        self._topic_partitions = sorted(lag_input.topic_partitions)
+        self._readers: dict[TopicAndPartition, GroupMember] = {
+            topic_partition: member
+            for member in lag_input.group.members
+            for topic_partition in member.assignment
+        }
+
+    def __len__(self) -> int:
+        return len(self._topic_partitions)
+
+    def __iter__(self) -> Iterator[PartitionLag]:
+        return map(self._row, self._topic_partitions)
+
+    @overload
+    def __getitem__(self, index: int) -> PartitionLag: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[PartitionLag]: ...
+    def __getitem__(self, index: int | slice) -> PartitionLag | list[PartitionLag]:
+        chosen = self._topic_partitions[index]
+        return self._row(chosen) if isinstance(chosen, TopicAndPartition) else [*map(self._row, chosen)]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr([*self])
+
+    def _row(self, topic_partition: TopicAndPartition) -> PartitionLag:
+        lag_input, end = self._input, self._ends[topic_partition]
         stored = lag_input.stored.get(topic_partition, ())
         counted = _counted(stored)
         error, last = (end, None) if isinstance(end, OttlaError) else (None, end.offset)
         committed = counted.offset if counted is not None else None
-        rows.append(
-            PartitionLag(
-                topic_partition,
-                committed,
-                last,
-                readers.get(topic_partition),
-                counted.store if counted is not None else None,
-                error,
-                lag_input.owners.get(topic_partition, ""),
-                stored,
-                lag_input.stopped.get(topic_partition, ""),
-                _seconds(topic_partition, committed, last, times, now_ms),
-            )
+        return PartitionLag(
+            topic_partition,
+            committed,
+            last,
+            self._readers.get(topic_partition),
+            counted.store if counted is not None else None,
+            error,
+            lag_input.owners.get(topic_partition, ""),
+            stored,
+            lag_input.stopped.get(topic_partition, ""),
+            _seconds(topic_partition, committed, last, self._times, self._now_ms),
         )
-    return GroupLag(lag_input.group, tuple(rows))
 
 
 def _seconds(
