@@ -226,3 +226,17 @@ def test_a_restart_of_the_broker_loses_nothing(tmp_path: Path) -> None:
             consumer.commit()
     finally:
         broker.stop()
+
+
+@pytest.mark.parametrize("bootstrap", ["ottla", "ottla-asyncio"], indirect=True)
+def test_a_member_leaves_though_its_join_was_never_answered(
+    bootstrap: str, topic: str, ours: EmbeddedBroker
+) -> None:
+    ours.drop("ShareGroupHeartbeat", handled=True)
+    never_again = {"retry.backoff.ms": 600_000, "retry.backoff.max.ms": 600_000}
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        consumer = ShareConsumer(topic, never_again, group_id=topic, bootstrap_servers=bootstrap)
+        consumer.poll(0)
+        wait_for(lambda: topic in {group.group_id for group in admin.list_groups()}, "it has joined")
+        consumer.close()
+        assert not admin.describe_groups(topic).members

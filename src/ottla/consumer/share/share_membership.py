@@ -43,6 +43,7 @@ class ShareMembership:
         self._failures = 0
         self._changed = changed  # guards the next four lines
         self._member = ShareMember(group_id, str(uuid.uuid4()), topics, rack)
+        self._may_be_known = False  # to the coordinator, even if its answer has not come
         self._is_stopping = False
         self._is_due = False
         self._error: OttlaError | None = None
@@ -93,6 +94,7 @@ class ShareMembership:
             request = member.request()
         deadline = Deadline(MONOTONIC, CALL_TIMEOUT_MS)
         connection = await self._peers.to_coordinator(member.group_id, deadline)
+        self._may_be_known = True
         response = await connection.call(request, timeout_ms=CALL_TIMEOUT_MS)
         with self._changed:
             pause_ms = member.answered(response, request)
@@ -115,9 +117,10 @@ class ShareMembership:
                 self._changed.notify_all()
 
     async def leave(self, peers: PeerPool[Any]) -> None:
-        """Tell the coordinator that this member leaves, if it is in the group. A failure is logged."""
-        if self._member.epoch <= 0:
+        """Tell the coordinator that this member leaves, if it may be in the group. A failure is logged."""
+        if not self._may_be_known:
             return
+        self._may_be_known = False
         try:
             connection = await peers.to_coordinator(
                 self._member.group_id, Deadline(MONOTONIC, LEAVE_TIMEOUT_MS)
