@@ -23,6 +23,7 @@ topic `orders` has the three records tea, coffee and cake, of which the group `b
 """
 MODULES = (
     "ottla",
+    "ottla.aio",
     "ottla.producer",
     "ottla.consumer.coordinated",
     "ottla.consumer.partition",
@@ -64,8 +65,9 @@ def _module(module: ModuleType, described: dict[int, str]) -> str:
         if home := described.get(id(value)):
             elsewhere.append(f"[`{name}`](#{_anchor(home)})")
             continue
-        described[id(value)] = name
-        text += _entry(name, value)
+        shown = f"aio.{name}" if module.__name__ == "ottla.aio" else name
+        described[id(value)] = shown
+        text += _entry(shown, value)
     return text + (f"\nAlso here: {', '.join(elsewhere)}.\n" if elsewhere else "")
 
 
@@ -114,10 +116,9 @@ def _member(name: str, member: Any) -> str:
         shown, doc = name, _doc(member)
     else:
         function = getattr(member, "__func__", member)
-        shown, doc = (
-            f"{name}{_signature(function, bound=not isinstance(member, staticmethod))}",
-            _doc(function),
-        )
+        waits = "async " if inspect.iscoroutinefunction(function) else ""
+        signature = _signature(function, bound=not isinstance(member, staticmethod))
+        shown, doc = f"{waits}{name}{signature}", _doc(function)
     cell = re.sub(r"\s+", " ", _without_examples(doc)).replace("|", "\\|")
     return f"| `{shown.replace('|', chr(92) + '|')}` | {cell} |\n"
 

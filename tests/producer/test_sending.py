@@ -78,6 +78,23 @@ def test_a_producer_says_what_it_is(broker: EmbeddedBroker) -> None:
     assert repr(one) == f"<Producer 'billing' to {broker.bootstrap}, closed>"
 
 
+def test_a_delivery_says_what_has_become_of_it(broker: EmbeddedBroker, topic: str) -> None:
+    with producer(broker, linger_ms=600_000) as one:
+        record, rows = one.send(topic, b"a", partition=0), one.send_many(topic, [b"b", b"c"], partition=0)
+        assert repr(record) == f"<Delivery to '{topic}': under way>"
+        assert repr(rows) == f"<BatchDelivery of 2 rows to '{topic}': under way>"
+    assert repr(record) == f"<Delivery to '{topic}': in partition 0 at offset 0>"
+    assert repr(rows) == f"<BatchDelivery of 2 rows to '{topic}': done>"
+
+
+def test_a_delivery_that_failed_says_why(broker: EmbeddedBroker, topic: str) -> None:
+    one = producer(broker, linger_ms=600_000)
+    record = one.send(topic, b"a")
+    with pytest.raises(ProducerClosed):
+        one.close(timeout=0)
+    assert repr(record).startswith(f"<Delivery to '{topic}': failed: the producer was closed")
+
+
 def test_headers_may_be_a_dict(broker: EmbeddedBroker, topic: str) -> None:
     with producer(broker) as one:
         one.send(topic, b"1", partition=0)

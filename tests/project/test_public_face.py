@@ -37,8 +37,10 @@ from ottla import (
     PartitionReader,
     Producer,
     Replay,
+    Scan,
     ShareConsumer,
     SimpleConsumer,
+    aio,
     replay,
 )
 from ottla.fetching.chunk_queue import FetchedDataChunk
@@ -138,6 +140,7 @@ ATTRIBUTES: dict[type, str] = {
         send_many send_offsets send_whole transaction
     """,
     Replay: "batches chunks close errors messages progress ranges schema to_table topic",
+    Scan: "close is_local progress ranges schema steps to_reader to_table",
     ShareConsumer: """
         accept assignment check_brokers chunks close commit delivery_count health messages network_error poll
         reject release renew subscribe
@@ -280,10 +283,11 @@ def test_a_chunk_says_what_it_has() -> None:
 
 
 def test_every_consumer_can_be_closed_and_says_what_it_is() -> None:
-    for kind in [*CONSUMERS, Admin, EmbeddedBroker, Mirror, OffsetLedger, Producer]:
+    others = [Admin, BatchDelivery, Delivery, EmbeddedBroker, Mirror, OffsetLedger, Producer, Scan]
+    for kind in [*CONSUMERS, *others]:
         assert kind.__repr__ is not object.__repr__, kind
         # The connector of a stream is closed; a mirror has nothing open before run and after it.
-        if kind not in {KafkaStream, Mirror, OffsetLedger}:
+        if kind not in {BatchDelivery, Delivery, KafkaStream, Mirror, OffsetLedger}:
             assert hasattr(kind, "close"), kind
             assert hasattr(kind, "__exit__"), kind
 
@@ -399,6 +403,24 @@ def test_serializers_have_the_same_names_everywhere() -> None:
 def test_no_internal_is_public() -> None:
     for kind, names in ATTRIBUTES.items():
         assert public_attributes(kind) == set(names.split()), kind
+
+
+@pytest.mark.parametrize("name", aio.__all__)
+def test_an_asyncio_client_has_the_names_and_arguments_of_the_blocking_one(name: str) -> None:
+    kind, blocking = getattr(aio, name), getattr(ottla, name)
+    assert public_attributes(kind) == public_attributes(blocking)
+    assert (kind.__repr__ is object.__repr__) == (blocking.__repr__ is object.__repr__)
+    assert hasattr(kind, "__aiter__") == hasattr(blocking, "__iter__")
+    assert hasattr(kind, "__aexit__") == hasattr(blocking, "__exit__")
+    calls, same = dict(public_methods(kind)), dict(public_methods(blocking))
+    if name in {"BatchDelivery", "Delivery", "PartitionReader"}:  # made by a client
+        calls.pop(name, None)
+    for call, function in calls.items():
+        assert parameters(function) == parameters(same[call]), call
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    return [str(parameter) for parameter in inspect.signature(function).parameters.values()]
 
 
 def public_attributes(kind: type) -> set[str]:

@@ -75,6 +75,13 @@ def test_a_scan_finds_keys_texts_and_conditions(cluster: EmbeddedBroker, isolati
         assert found.to_table().column("offset").to_pylist() == [450, 455, 460, 465, 470, 475, 480, 485]
 
 
+def test_a_scan_says_what_it_is(cluster: EmbeddedBroker) -> None:
+    with ottla.scan("orders", key="table 7", bootstrap_servers=cluster.bootstrap) as scan:
+        assert repr(scan) == "<Scan of 'orders': 0 records found>"
+        count = scan.to_table().num_rows
+    assert repr(scan) == f"<Scan of 'orders': closed, {count} records found>"
+
+
 def test_arrow_libraries_take_a_scan(cluster: EmbeddedBroker) -> None:
     with ottla.scan("orders", headers=True, bootstrap_servers=cluster.bootstrap) as found:
         table = pa.table(found)

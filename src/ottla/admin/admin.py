@@ -50,12 +50,12 @@ class Admin(Closing):
 
     def __init__(self, properties: Mapping[str, object] | None = None, **settings: object) -> None:
         calls = AdminCalls(AdminConfig.from_properties(merged(properties, settings)), ThreadDriver())
-        self._calls = calls
+        self._calls, access = calls, calls._access
         self._forgotten = stop_if_forgotten(
             self,
-            f"Admin of {calls.address}",
+            f"Admin of {calls._address}",
             lambda: completed(calls.close()),
-            is_running=lambda: calls.is_connected,
+            is_running=lambda: access.is_connected,
         )
 
     def __repr__(self) -> str:

@@ -55,7 +55,7 @@ class AdminCalls(SecurityCalls):
     """
 
     def __init__(self, config: AdminConfig, driver: Driver) -> None:
-        self.address = ",".join(map(str, config.client.bootstrap)) or f"ZooKeeper {config.zookeeper_connect}"
+        self._address = ",".join(map(str, config.client.bootstrap)) or f"ZooKeeper {config.zookeeper_connect}"
         self._access = ClusterAccess(config, driver)
         self._topics = TopicCalls(self._access)
         self._configs = ConfigCalls(self._access)
@@ -66,7 +66,7 @@ class AdminCalls(SecurityCalls):
 
     def __repr__(self) -> str:
         state = "closed" if self._access.is_closed else "connected" if self._access.is_connected else "idle"
-        return f"<Admin of {self.address}: {state}>"
+        return f"<Admin of {self._address}: {state}>"
 
     # --- cluster
 
@@ -386,11 +386,6 @@ class AdminCalls(SecurityCalls):
         await self._transactions.terminate(transactional_id)
 
     # --- the end
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether there is something to close."""
-        return self._access.is_connected
 
     async def close(self) -> None:
         """Close all connections. May be called twice."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ottla.admin.admin_calls import AdminCalls
 from ottla.admin.admin_config import AdminConfig
+from ottla.aio.forgotten import close_if_forgotten
 from ottla.aio.pool import LoopDriver
 from ottla.aio.waiting import uncancelled
 from ottla.model.closing import AsyncClosing
@@ -32,7 +33,12 @@ class Admin(AdminCalls, AsyncClosing):
 
     def __init__(self, properties: Mapping[str, object] | None = None, **settings: object) -> None:
         super().__init__(AdminConfig.from_properties(merged(properties, settings)), LoopDriver())
+        access = self._access
+        self._forgotten = close_if_forgotten(
+            self, f"aio.Admin of {self._address}", access.close, is_running=lambda: access.is_connected
+        )
 
     async def close(self) -> None:
         """Close all connections. May be called twice; a cancellation takes effect when they are closed."""
+        self._forgotten.detach()
         await uncancelled(super().close())

@@ -50,6 +50,8 @@ class LoopCommits:
         self._calls = OffsetCalls(config, metadata, self._pool, MONOTONIC)
         self._turn = asyncio.Lock()
         self._tasks = Tasks()
+        self.stop = partial(_stop, self._tasks, self._pool)
+        """Ends tasks and connections; has no reference to callbacks."""
         self._last: asyncio.Task[None] | None = None
         self._finished: deque[tuple[OnCommit, CommittedOffsets, OttlaError | None]] = deque()
 
@@ -91,8 +93,7 @@ class LoopCommits:
         try:
             await self.flush()
         finally:
-            await self._tasks.cancel()
-            await self._pool.close()
+            await self.stop()
         await self.run_callbacks()
 
     async def _perform(self, offsets: CommittedOffsets, on_commit: OnCommit | None) -> None:
@@ -118,6 +119,11 @@ class LoopCommits:
                 await asyncio.sleep(self._config.retry_backoff_ms / 1000)
             else:
                 return
+
+
+async def _stop(tasks: Tasks, pool: LoopPool) -> None:
+    await tasks.cancel()
+    await pool.close()
 
 
 def _same(membership: Membership) -> Membership:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from ottla.aio.cluster import LoopMetadata
 from ottla.aio.commits import LoopAutoCommit, LoopCommits
 from ottla.aio.fetch_engine import LoopFetchEngine, LoopInbox
+from ottla.aio.forgotten import close_if_forgotten
 from ottla.aio.membership import LoopMembership
 from ottla.aio.offset_lookup import LoopOffsetLookup
 from ottla.aio.partition_consumer import Message, looked_up, rows_of
@@ -97,6 +99,14 @@ class GroupConsumer(GroupFace, AsyncClosing):
             self._partitions,
             self._commits,
             auto_commit,
+        )
+        # Nothing here may refer to the listener or to callbacks: these often refer to the consumer.
+        self._stop = partial(_stop, self._commits.stop, member, engine, self._pool, self._metadata)
+        self._forgotten = close_if_forgotten(
+            self,
+            f"aio.GroupConsumer of group {self._group_id!r}",
+            self._stop,
+            is_running=lambda: member.is_started,
         )
 
     @property
@@ -257,6 +267,7 @@ class GroupConsumer(GroupFace, AsyncClosing):
         If it is cancelled, the rest is done before the cancellation takes effect.
         """
         if not self._is_closed:
+            self._forgotten.detach()
             await uncancelled(self._close())
 
     async def _close(self) -> None:
@@ -264,12 +275,25 @@ class GroupConsumer(GroupFace, AsyncClosing):
             if self._partitions.assigned:
                 finish(self._rebalancing.revoke(self._partitions.assigned))
             finish(self._close_commits())
-            finish(self._membership.stop())
-            finish(self._engine.close())
-            finish(self._pool.close())
-            finish(self._metadata.close())
+            finish(self._stop())
 
     async def _close_commits(self) -> None:
         self._mark_closed()
         self._inbox.close()
         await self._commits.close()
+
+
+async def _stop(
+    stop_commits: Callable[[], Coroutine[Any, Any, None]],
+    member: LoopMembership,
+    engine: LoopFetchEngine,
+    pool: LoopPool,
+    metadata: LoopMetadata,
+) -> None:
+    """Leave the group, end all tasks and connections, without a commit."""
+    async with finishing() as finish:
+        finish(stop_commits())
+        finish(member.stop())
+        finish(engine.close())
+        finish(pool.close())
+        finish(metadata.close())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from ottla.aio.cluster import LoopMetadata
 from ottla.aio.fetch_engine import LoopFetchEngine, LoopInbox
+from ottla.aio.forgotten import close_if_forgotten
 from ottla.aio.offset_lookup import LoopOffsetLookup
 from ottla.aio.pool import LoopPool
 from ottla.aio.waiting import LOOP_WAITS, ROWS_IN_A_ROW, LoopCondition, finishing
@@ -60,10 +62,21 @@ async def chunks_of(next_chunk: NextChunk) -> AsyncIterator[FetchedDataChunk]:
             await asyncio.sleep(0)
 
 
-class PartitionReader(ReaderFace):
+class PartitionReader(ReaderFace, AsyncClosing):
     """Made by `PartitionConsumer.consume_partition`.
 
-    Only iterators, `seek`, `tail` and `close` are coroutines.
+        >>> import asyncio
+        >>> from ottla import aio
+        >>> async def read():
+        ...     async with aio.PartitionConsumer(bootstrap_servers="127.0.0.1:9092") as consumer:
+        ...         reader = await consumer.consume_partition("orders", 0, "earliest")
+        ...         await reader.tail(2)
+        ...         async for chunk in reader.chunks():
+        ...             return chunk.batch["value"].to_pylist(), reader.position
+        >>> asyncio.run(read())
+        ([b'coffee', b'cake'], 3)
+
+    Only iterators, `seek`, `tail` and `close` have to be awaited.
     """
 
     def __init__(
@@ -185,7 +198,14 @@ class PartitionConsumer(ConsumerFace[PartitionReader], AsyncClosing):
         self._lookup = LoopOffsetLookup(
             config.client, self._metadata, self._pool, int(config.fetch.isolation_level)
         )
-        self._engine = LoopFetchEngine(config.client, config.fetch, self._metadata)
+        self._engine = engine = LoopFetchEngine(config.client, config.fetch, self._metadata)
+        self._stop = partial(_stop, engine, self._pool, self._metadata)
+        self._forgotten = close_if_forgotten(
+            self,
+            f"aio.PartitionConsumer of {self._servers}",
+            self._stop,
+            is_running=lambda: engine.is_running,
+        )
 
     # --- partitions
 
@@ -300,8 +320,14 @@ class PartitionConsumer(ConsumerFace[PartitionReader], AsyncClosing):
 
     async def close(self) -> None:
         """End all readers and tasks now. May be called twice."""
+        self._forgotten.detach()
         self._end_reading()
-        async with finishing() as finish:
-            finish(self._engine.close())
-            finish(self._pool.close())
-            finish(self._metadata.close())
+        await self._stop()
+
+
+async def _stop(engine: LoopFetchEngine, pool: LoopPool, metadata: LoopMetadata) -> None:
+    """End all tasks and connections."""
+    async with finishing() as finish:
+        finish(engine.close())
+        finish(pool.close())
+        finish(metadata.close())

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from ottla.aio.forgotten import close_if_forgotten
 from ottla.aio.sending import LoopProducerEngine, NoRoom, all_settled, watched
 from ottla.aio.waiting import LOOP_WAITS, ROWS_IN_A_ROW
 from ottla.client.clock import MONOTONIC, Deadline
@@ -36,12 +37,25 @@ INTERRUPTED_CLOSE_S = 1.0
 
 
 class Delivery:
-    """The future of one record: `await` it to know where the record is."""
+    """The future of one record: `await` it to know where the record is.
+
+    >>> import asyncio
+    >>> from ottla import aio
+    >>> async def order():
+    ...     async with aio.Producer(bootstrap_servers="127.0.0.1:9092") as producer:
+    ...         delivery = await producer.send("orders", b"milk")
+    ...         return await delivery.result(timeout=30)
+    >>> asyncio.run(order()).offset
+    3
+    """
 
     __slots__ = ("_delivery",)
 
     def __init__(self, delivery: deliveries.Delivery) -> None:
         self._delivery = delivery
+
+    def __repr__(self) -> str:
+        return repr(self._delivery)
 
     def done(self) -> bool:
         """Whether the record is stored or has failed."""
@@ -67,12 +81,26 @@ class Delivery:
 
 
 class BatchDelivery:
-    """The future of the rows of one `send_batch`."""
+    """The future of the rows of one `send_batch`: `await` it to know where they are.
+
+    >>> import asyncio
+    >>> import pyarrow
+    >>> from ottla import aio
+    >>> async def order():
+    ...     async with aio.Producer(bootstrap_servers="127.0.0.1:9092") as producer:
+    ...         columns = pyarrow.table({"value": ["milk", "honey"]})
+    ...         return await (await producer.send_batch("orders", columns))
+    >>> asyncio.run(order())["offset"].to_pylist()
+    [3, 4]
+    """
 
     __slots__ = ("_delivery",)
 
     def __init__(self, delivery: deliveries.BatchDelivery) -> None:
         self._delivery = delivery
+
+    def __repr__(self) -> str:
+        return repr(self._delivery)
 
     def __len__(self) -> int:
         return len(self._delivery)
@@ -127,10 +155,15 @@ class Producer:
         config = ProducerConfig.from_properties(merged(properties, settings))
         self._serializers = Serializers(key_serializer, value_serializer)
         self._key_serializer, self._value_serializer = self._serializers.key, self._serializers.value
-        self._engine = LoopProducerEngine(config, partitioner_choice(partitioner, column_partitioner, config))
-        self._inboxes = self._engine.intake.open_inboxes
+        self._engine = engine = LoopProducerEngine(
+            config, partitioner_choice(partitioner, column_partitioner, config)
+        )
+        self._inboxes = engine.intake.open_inboxes
         self._sent_in_a_row = 0
         self._registrations = self._serializers.registrations
+        self._forgotten = close_if_forgotten(
+            self, repr(self), engine.stop, is_running=lambda: engine.is_started and engine.intake.is_open
+        )
 
     def __repr__(self) -> str:
         client = self._engine.config.client
@@ -327,6 +360,7 @@ class Producer:
         An open transaction is aborted. Raises as `flush`, but no TimeoutError: records that are given up fail
         with ProducerClosed. If it is cancelled, the rest is given up at once.
         """
+        self._forgotten.detach()
         await self._engine.close(timeout)
 
     async def __aenter__(self) -> Self:

@@ -18,6 +18,23 @@ log = logging.getLogger(__name__)
 class RebalanceListener:
     """Base class for what an application does when partitions come and go. Override what you need.
 
+        >>> import asyncio
+        >>> from ottla import aio
+        >>> class Log(aio.RebalanceListener):
+        ...     async def on_assigned(self, partitions):
+        ...         print("reads", *sorted(partitions))
+        >>> async def cook():
+        ...     async with aio.GroupConsumer(
+        ...         "orders",
+        ...         group_id="kitchen",
+        ...         bootstrap_servers="127.0.0.1:9092",
+        ...         auto_offset_reset="earliest",
+        ...         listener=Log(),
+        ...     ) as consumer:
+        ...         await consumer.poll(timeout=30)
+        >>> asyncio.run(cook())
+        reads orders-0
+
     The coroutines run inside `poll`, iteration and `close`. If one raises or is cancelled, the rebalance is
     finished first.
     """

@@ -120,7 +120,7 @@ class LoopProducerEngine:
                 config, LoopPool(config.client, self.metadata), MONOTONIC, self.state.chance
             )
             self._transactions = Transactions(self.state, self.dispatcher, link, self)
-        self._is_started = False
+        self.is_started = False
 
     @property
     def transactions(self) -> Transactions:
@@ -136,8 +136,8 @@ class LoopProducerEngine:
         """Return the inbox of the topic. Raises ConfigError, or the error that ended the producer."""
         if not isinstance(topic, str) or not topic:
             raise ConfigError(f"topic={topic!r}: the name of a topic is wanted")
-        if not self._is_started:
-            self._is_started = True
+        if not self.is_started:
+            self.is_started = True
             self.tasks.start(self._guarded(self._scout()), "ottla-scout")
             self.tasks.start(self._guarded(self._upkeep()), "ottla-upkeep")
         partitioner = TopicPartitioner(topic, self._choice, self.state.chance.randrange(1 << 16))

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from functools import partial
 
 from ottla.aio.cluster import LoopMetadata
+from ottla.aio.forgotten import close_if_forgotten
 from ottla.aio.partition_consumer import looked_up, rows_of
 from ottla.aio.pool import LoopPool
 from ottla.aio.waiting import LoopCondition, Tasks, finishing, uncancelled
@@ -29,12 +30,12 @@ class LoopHeartbeats(ShareMembership):
         self._pool = LoopPool(client, metadata)
         super().__init__(client, self._pool, config.group_id, topics, config.rack, self._loop_changed)
         self._tasks = Tasks()
-        self._is_started = False
+        self.is_started = False
 
     def start(self) -> None:
         """Start the task, if it is not started yet."""
-        if not self._is_started:
-            self._is_started = True
+        if not self.is_started:
+            self.is_started = True
             self._tasks.start(self._run(), f"ottla-share-{self._member.group_id}")
 
     async def wait_for_assignment(self, timeout_s: float) -> None:
@@ -91,12 +92,20 @@ class ShareConsumer(ShareFace, AsyncClosing):
         config = share_config(properties, group_id, settings)
         super().__init__(config, topics, (key_deserializer, value_deserializer))
         self._metadata = self._known = LoopMetadata(config.client)
-        self._heartbeats = LoopHeartbeats(config, self._metadata, self._topics)
-        self._membership = self._heartbeats
+        self._heartbeats = self._membership = heartbeats = LoopHeartbeats(
+            config, self._metadata, self._topics
+        )
         pool = LoopPool(config.client, self._metadata)
-        self._fetcher = ShareFetcher(config, self._metadata, pool, self._heartbeats.member_id)
+        self._fetcher = fetcher = ShareFetcher(config, self._metadata, pool, heartbeats.member_id)
         self._tasks = Tasks()
         self._fetching: asyncio.Task[None] | None = None
+        self._stop = partial(_stop, fetcher, heartbeats, self._metadata)
+        self._forgotten = close_if_forgotten(
+            self,
+            f"aio.ShareConsumer of group {config.group_id!r}",
+            self._stop,
+            is_running=lambda: heartbeats.is_started,
+        )
 
     # --- reading
 
@@ -197,12 +206,19 @@ class ShareConsumer(ShareFace, AsyncClosing):
         if self._is_closed:
             return
         self._is_closed = True
+        self._forgotten.detach()
         async with finishing() as finish:
-            finish(self._tasks.cancel())
             finish(self._last_answers())
-            finish(self._heartbeats.stop())
-            finish(self._metadata.close())
+            finish(self._stop())
 
     async def _last_answers(self) -> None:
+        await self._tasks.cancel()
         self._answer_for_all()
-        await self._fetcher.close()
+
+
+async def _stop(fetcher: ShareFetcher, heartbeats: LoopHeartbeats, metadata: LoopMetadata) -> None:
+    """Send what was answered, leave the group, end all tasks and connections."""
+    async with finishing() as finish:
+        finish(fetcher.close())
+        finish(heartbeats.stop())
+        finish(metadata.close())

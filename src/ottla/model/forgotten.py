@@ -21,22 +21,37 @@ import weakref
 from collections.abc import Callable
 
 
+def _by_thread(stop: Callable[[], object]) -> None:
+    threading.Thread(target=stop, name="ottla-stop-forgotten", daemon=True).start()
+
+
 def stop_if_forgotten(
-    owner: object, name: str, stop: Callable[[], object], *, is_running: Callable[[], bool] | None = None
+    owner: object,
+    name: str,
+    stop: Callable[[], object],
+    *,
+    is_running: Callable[[], bool] | None = None,
+    start: Callable[[Callable[[], object]], None] = _by_thread,
 ) -> weakref.finalize[..., object]:
     """When `owner` is garbage collected: emit a ResourceWarning that begins with `name`, then call `stop`.
 
-    `stop` runs in a daemon thread, since a collection may happen in any thread and under any lock. If
-    `is_running` is given and returns False, there is no warning; `stop` is called in any case. Neither
-    function may refer to `owner`. Nothing happens at the exit of the interpreter. Call `detach()` of what is
-    returned when `owner` is closed; twice and from any thread does no harm.
+    A collection may happen in any thread and under any lock: `start` is called with `stop` and has to get it
+    called elsewhere, by default by a daemon thread. If `is_running` is given and returns False, there is no
+    warning; `stop` is called in any case. No function may refer to `owner`. Nothing happens at the exit of
+    the interpreter. Call `detach()` of what is returned when `owner` is closed; twice and from any thread
+    does no harm.
     """
-    finalizer = weakref.finalize(owner, _stop, name, stop, is_running)
+    finalizer = weakref.finalize(owner, _stop, name, stop, is_running, start)
     finalizer.atexit = False
     return finalizer
 
 
-def _stop(name: str, stop: Callable[[], object], is_running: Callable[[], bool] | None) -> None:
+def _stop(
+    name: str,
+    stop: Callable[[], object],
+    is_running: Callable[[], bool] | None,
+    start: Callable[[Callable[[], object]], None],
+) -> None:
     try:
         if is_running is None or is_running():
             warnings.warn(
@@ -44,4 +59,4 @@ def _stop(name: str, stop: Callable[[], object], is_running: Callable[[], bool] 
             )
     finally:
         with contextlib.suppress(RuntimeError):  # no thread can be started while the interpreter exits
-            threading.Thread(target=stop, name="ottla-stop-forgotten", daemon=True).start()
+            start(stop)

@@ -67,6 +67,9 @@ class Delivery:
         delivery._row = row
         return delivery
 
+    def __repr__(self) -> str:
+        return f"<Delivery to {self._submission.topic!r}: {self._submission.outcome(self._row)}>"
+
     def done(self) -> bool:
         """Whether the record is stored or has failed."""
         return self._submission.find(self._row) is not None
@@ -109,6 +112,12 @@ class BatchDelivery:
 
     def __init__(self, submission: Submission) -> None:
         self._submission = submission
+
+    def __repr__(self) -> str:
+        submission = self._submission
+        state = "done" if submission.is_done else "under way"
+        failed = ", with failures" if submission.has_failed else ""
+        return f"<BatchDelivery of {submission.count} rows to {submission.topic!r}: {state}{failed}>"
 
     def __len__(self) -> int:
         return self._submission.count
@@ -253,6 +262,17 @@ class Submission:
                 if index < len(rows) and rows[index] == row:
                     return run, index
         return None
+
+    def outcome(self, row: int) -> str:
+        """Return the outcome of a row in words. Its failure does not count as seen by that."""
+        settled, position = self.find(row) or (None, 0)
+        if settled is None:
+            return "under way"
+        if settled.error is not None:
+            return f"failed: {settled.error}"
+        if settled.base_offset < 0:
+            return f"sent to partition {settled.partition}"
+        return f"in partition {settled.partition} at offset {settled.base_offset + position}"
 
     def _numbers_of_runs(self) -> npt.NDArray[np.int32]:
         """Return the number of the run of each row, when all are settled."""

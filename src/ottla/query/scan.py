@@ -76,6 +76,10 @@ class Scan(Closing):
         self._is_closed = False
         self.is_local = False
 
+    def __repr__(self) -> str:
+        closed = "closed, " if self._is_closed else ""
+        return f"<Scan of {self._source.topic!r}: {closed}{self._counts.records} records found>"
+
     @property
     def schema(self) -> pa.Schema:
         """partition, offset, timestamp, timestamp_type, key, value; headers if they are wanted."""

@@ -101,7 +101,7 @@ def test_what_it_is_and_where_is_told(topic: str, consumers: Consumers) -> None:
     consumer = consumers()
     assert "nothing is read" in repr(consumer)
     reader = consumer.consume_partition(topic, 0, 5)
-    assert repr(reader) == f"<PartitionReader of {topic}-0: at offset 5, log end -1>"
+    assert repr(reader) == f"<PartitionReader of {topic}-0: at 5, log end unknown>"
     assert repr(consumer).endswith(f": {topic}-0 at 5>")
     consumer.close()
     assert repr(reader).endswith(": closed>")

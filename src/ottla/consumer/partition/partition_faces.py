@@ -46,7 +46,7 @@ class ReaderFace:
             state = f"stopped at offset {self.position}: {self.failure}"
         else:
             paused = ", paused" if self.is_paused else ""
-            state = f"at offset {self.position}, log end {self.high_watermark}{paused}"
+            state = f"at {_offset(self.position)}, log end {_offset(self.high_watermark)}{paused}"
         return f"<{type(self).__name__} of {self.topic_partition}: {state}>"
 
     # --- where it is
@@ -190,7 +190,9 @@ class ConsumerFace(Generic[R]):
         self._readers: dict[TopicAndPartition, R] = {}
 
     def __repr__(self) -> str:
-        reads = ", ".join(f"{partition} at {reader.position}" for partition, reader in self.readers.items())
+        reads = ", ".join(
+            f"{partition} at {_offset(reader.position)}" for partition, reader in self.readers.items()
+        )
         state = "closed" if self._box.is_closed else reads or "nothing is read"
         return f"<{type(self).__name__} of {self._servers}: {state}>"
 
@@ -280,3 +282,7 @@ class ConsumerFace(Generic[R]):
         for reader in self.readers.values():
             reader._end_now()
         self._held.drop_all()
+
+
+def _offset(offset: int) -> str:
+    return "unknown" if offset == UNKNOWN_OFFSET else str(offset)
