@@ -76,7 +76,14 @@ def moves(kinds: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize(
     "kinds",
-    ["zookeeper to kafka", "kafka to zookeeper", "kafka to ledger", "ledger to kafka", "zookeeper to ledger"],
+    [
+        "zookeeper to kafka",
+        "kafka to zookeeper",
+        "kafka to ledger",
+        "ledger to kafka",
+        "zookeeper to ledger",
+        "ledger to zookeeper",
+    ],
 )
 def test_what_has_moved_is_read_back_and_moving_it_again_changes_nothing(
     kinds: str, stores: dict[str, OffsetStore]
