@@ -27,7 +27,7 @@ class StopSignals(Closing):
         self._arrived.put(number)
 
     def wait(self, timeout_s: float = SIGNAL_CHECK_S) -> bool:
-        """Wait for a signal, at most so long; returns whether one has come since the start.
+        """Wait for a signal, at most `timeout_s`; returns whether one has come since the start.
 
         The handler of a signal that comes at the wrong moment runs when this wait is over, so a command waits
         again and again.

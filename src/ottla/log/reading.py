@@ -36,7 +36,7 @@ class FirstBatch(Enum):
 
 
 class ReadLimits(NamedTuple):
-    """What a fetch may get: so many bytes from an offset on, and no batch at or after `end_offset`, if given.
+    """The limits of a fetch: a number of bytes, and no batch at or after `end_offset`, if given.
 
     `end_offset` is where a batch begins, and above `offset`.
     """

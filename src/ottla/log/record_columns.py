@@ -1,4 +1,4 @@
-"""The records of a batch of format 2 as columns, for batches of so many that Python would walk for long.
+"""The records of a batch of format 2 as columns, for batches that are too large for loops in Python.
 
 Some 0.2 microseconds a record, with NumPy and without Numba. A few records are walked faster one by one
 (`record_walk`).
