@@ -54,7 +54,9 @@ class LocalAuthority:
 
         key = _new_key()
         limits = x509.BasicConstraints(ca=True, path_length=0)
-        made = _draft(_NAME, _NAME, key).add_extension(limits, critical=True).sign(key, _sha256())
+        draft = _draft(_NAME, _NAME, key).add_extension(limits, critical=True)
+        draft = draft.add_extension(_signs_certificates(), critical=True)
+        made = draft.add_extension(_identifier(key), critical=False).sign(key, _sha256())
         write_private(directory / KEY, _key_text(key))
         write_private(self.path, _certificate_text(made))
 
@@ -65,6 +67,8 @@ class LocalAuthority:
         key = _new_key()
         draft = _draft(name, _NAME, key)
         draft = draft.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        signed_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        draft = draft.add_extension(signed_by, critical=False).add_extension(_identifier(key), critical=False)
         names = [_general_name(host) for host in dict.fromkeys(hosts)]
         if names:
             draft = draft.add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -101,6 +105,21 @@ def _draft(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509.C
         .not_valid_before(now - dt.timedelta(days=1))  # clocks differ
         .not_valid_after(now + dt.timedelta(days=DAYS))
     )
+
+
+def _identifier(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
+    from cryptography import x509
+
+    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+
+
+def _signs_certificates() -> x509.KeyUsage:
+    """What an authority's key is for: since Python 3.13 clients refuse one that does not say so."""
+    from cryptography import x509
+
+    others = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment")
+    unused = dict.fromkeys((*others, "key_agreement", "encipher_only", "decipher_only"), False)
+    return x509.KeyUsage(key_cert_sign=True, crl_sign=True, **unused)
 
 
 def _general_name(host: str) -> x509.GeneralName:

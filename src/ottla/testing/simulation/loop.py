@@ -211,6 +211,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
                     for task in unburied:
                         close_quietly(task.get_coro())
                     buried.update(unburied)
+                self._ready.clear()
         finally:
             asyncio._set_running_loop(None)
         self._left.clear()
