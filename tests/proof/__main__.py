@@ -110,9 +110,9 @@ def run_all(parts: Sequence[Part], options: argparse.Namespace, results: list[Re
             sys.stdout.write(f"{part.name}: no time left\n")
             return
         budget_s = seconds * options.jobs * part.weight / whole
-        result = run_part(part, budget_s, Random(f"{options.seed} {part.name}"))
-        if is_interrupted.is_set():
-            return  # its last round was ended
+        result = run_part(part, budget_s, Random(f"{options.seed} {part.name}"), is_interrupted)
+        if not (result.rounds or result.failed or result.skipped):
+            return  # its first round was ended
         results.append(result)
         sys.stdout.write(f"{result}\n")
         sys.stdout.flush()

@@ -79,13 +79,25 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def _totals(runs: Sequence[Mapping[str, Any]]) -> str:
     counts: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
     for run in runs:
         for part in run["parts"]:
             counts.update(part["counts"])
-    rows = [(name, f"{counts[name]:,}", f"{target:,}") for name, target in TARGETS.items()]
-    rows += [(name, f"{number:,}", "") for name, number in counts.items() if name not in TARGETS]
-    text = "Rounds that passed, over all runs below. A round that failed is not counted, and is listed.\n\n"
-    return "## How much\n\n" + text + _table(["", "done", "target"], rows)
+            seconds.update(dict.fromkeys(part["counts"], part["seconds"]))
+
+    def left(name: str, target: int) -> str:
+        hours = max(0, target - counts[name]) * seconds[name] / max(1, counts[name]) / 3600
+        return f"{hours:,.1f} hours" if hours else "none"
+
+    rows = [
+        (name, f"{counts[name]:,}", f"{target:,}", left(name, target)) for name, target in TARGETS.items()
+    ]
+    rows += [(name, f"{number:,}", "", "") for name, number in counts.items() if name not in TARGETS]
+    text = (
+        "Rounds that passed, over all runs. A round that failed is not counted, and is listed below. The time"
+        " that is left is what it took so far, beside whatever else ran on the machine.\n\n"
+    )
+    return "## How much\n\n" + text + _table(["", "done", "target", "left"], rows)
 
 
 def _last_results(runs: Sequence[Mapping[str, Any]]) -> str:

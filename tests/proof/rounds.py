@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -59,8 +60,11 @@ running: set[subprocess.Popen[bytes]] = set()
 """The rounds that run now: an interruption ends them."""
 
 
-def run_part(part: Part, budget_s: float, chance: Random) -> Result:
-    """Run rounds until the time is over or a round fails. A round that would end far too late is left out.
+def run_part(
+    part: Part, budget_s: float, chance: Random, is_interrupted: threading.Event | None = None
+) -> Result:
+    """Run rounds until the time is over or a round fails. A round that would end far too late is left out,
+    and one that was ended by an interruption.
 
     The first round is a small one. It tells how long a unit takes, so the next may have as many units as fit.
     """
@@ -74,6 +78,9 @@ def run_part(part: Part, budget_s: float, chance: Random) -> Result:
         command, environment = part.command(seed, budget_s, size), part.environment_of(size)
         before_s = result.seconds
         code, said = run_round(command, seed, max(ROUND_S_MAX, 2 * budget_s), environment)
+        if is_interrupted is not None and is_interrupted.is_set():
+            result.seeds.pop()
+            break
         result.figures = [line.removeprefix(FIGURE) for line in said.splitlines() if line.startswith(FIGURE)]
         result.seconds = round(time.monotonic() - began, 1)
         if code:

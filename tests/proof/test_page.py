@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
@@ -43,6 +44,13 @@ def test_rounds_grow_to_what_the_rest_of_the_time_allows() -> None:
     result = run_part(part, 1, Random(1))
     assert not result.failed, result.said
     assert result.counts["kills"] > 3 * result.rounds
+
+
+def test_an_interruption_keeps_the_rounds_that_have_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_interrupted, answers = threading.Event(), iter([False, True])
+    monkeypatch.setattr(is_interrupted, "is_set", lambda: next(answers))
+    result = run_part(Part("", "", ("-c", ""), {"things": 3}), 60, Random(1), is_interrupted)
+    assert (result.rounds, result.counts, len(result.seeds)) == (1, {"things": 3}, 1)
 
 
 def test_a_failure_is_shown_until_its_very_command_passes(
