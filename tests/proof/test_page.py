@@ -21,6 +21,11 @@ def test_the_page_shows_the_stored_runs() -> None:
     assert page.PAGE.read_text() == page.page(page.stored_runs())
 
 
+def test_every_part_was_run() -> None:
+    """A part that is added is run before it is committed: `python -m tests.proof --only PART`."""
+    assert "not run yet" not in page.PAGE.read_text()
+
+
 def test_the_parts_have_names_of_their_own_and_count_what_is_aimed_at() -> None:
     assert len({part.name for part in PARTS}) == len(PARTS)
     assert TARGETS.keys() <= {name for part in PARTS for name in part.counts}
