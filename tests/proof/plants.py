@@ -15,6 +15,7 @@ TRANSACTIONS = "tests/broker/transactions/coordinator/test_transaction_simulatio
 SHARES = "tests/broker/share_groups/test_share_partition_simulation.py"
 SENDING = "tests/producer/test_core_simulation.py"
 HOSTILE = "tests/fuzz/test_fuzz_slice.py::test_hostile_inputs_are_read_or_refused"
+SPARK = "tests/spark/test_exactly_once_kills.py::test_processes_of_drivers_and_tasks_are_killed"
 LEDGER = "tests/offsets/test_ledger.py::test_of_two_workers_of_a_partition_only_the_later_one_stores"
 
 
@@ -420,5 +421,27 @@ PLANTS = (
         "scan(read_only(data), verify_crc=verify_crc)",
         "scan(read_only(data), verify_crc=False)",
         HOSTILE,
+    ),
+    # --- a write of Spark with exactlyOnce
+    Plant(
+        "decision of an earlier driver ignored",
+        "ottla/spark/exactly_once/write_driver.py",
+        "        return self.decided is not None and self.decided.covers(query, batch)",
+        "        return False",
+        SPARK,
+    ),
+    Plant(
+        "commit without a decision",
+        "ottla/spark/exactly_once/write_driver.py",
+        "            identity = self._record(plan, plan.identity, decision)",
+        "            identity = plan.identity",
+        SPARK,
+    ),
+    Plant(
+        "replaced driver decides",
+        "ottla/spark/exactly_once/decision_log.py",
+        "producer.init_transactions(resumed)",
+        "producer.init_transactions()",
+        SPARK,
     ),
 )
