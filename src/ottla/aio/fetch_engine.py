@@ -45,7 +45,7 @@ class LoopInbox(Inbox):
         self.loop_changed = LoopCondition()
         super().__init__(self.loop_changed)
 
-    def new_condition(self) -> LoopCondition:
+    def outside_condition(self) -> LoopCondition:
         """Return the inbox's own condition: feeds are waited for together with the inbox."""
         return self.loop_changed
 

@@ -43,7 +43,7 @@ class PartitionFeed:
         self.topic_partition = topic_partition
         self.stop_offset = stop_offset
         self._inbox = inbox or Inbox()
-        self.errors = ErrorChannel(self._inbox.new_condition())
+        self.errors = ErrorChannel(self._inbox.outside_condition())
         self._changed = self._inbox.changed
         self._queue = queue
         self._clock = clock

@@ -34,13 +34,17 @@ class Inbox:
     def __init__(self, changed: Condition | None = None) -> None:
         """`changed` guards the inbox and its feeds; by default a condition for threads."""
         self.changed: Condition = changed or threading.Condition(threading.Lock())
+        self._outside: Condition = threading.Condition(threading.Lock())
         self._listed: deque[Listed] = deque()
         self._is_woken = False
         self._is_closed = False
 
-    def new_condition(self) -> Condition:
-        """Return a condition of the same kind, to wait for something outside of the inbox."""
-        return threading.Condition(threading.Lock())
+    def outside_condition(self) -> Condition:
+        """Return a condition of the same kind, to wait for something outside of the inbox.
+
+        All feeds share it: thousands of their own would keep the garbage collector busy.
+        """
+        return self._outside
 
     def poll(self, timeout_ms: float | None = None) -> FetchedDataChunk | None:
         """Take the next chunk; None after `timeout_ms`, or when woken or closed. None waits for ever.
