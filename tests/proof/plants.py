@@ -105,6 +105,13 @@ PLANTS = (
         "tests/proof/test_power_loss.py::test_the_indexes_of_a_sealed_segment_are_flushed",
     ),
     Plant(
+        "indexes not flushed at a clean stop",
+        "ottla/log/segment.py",
+        "        self.time_index.flush()",
+        "        pass",
+        "tests/proof/test_power_loss.py::test_a_clean_stop_flushes_the_indexes_of_the_active_segment",
+    ),
+    Plant(
         "data directory's name not flushed",
         "ottla/security/private_files.py",
         "            os.fsync(descriptor)",

@@ -44,6 +44,8 @@ from tests.proof.crash_load import EXACT, EXACT_GROUP, GROUP, INPUT, PLAIN, SETT
 
 TRANSACTIONAL, CONTROL = 1 << 4, 1 << 5
 COMMITTING = {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}
+STOP_NOTES, STOP_SHARE = 60, 0.1
+"""So many notes at the end, those of the clean stop, get more of the cuts than others do: this share more."""
 SECOND_CUT_EACH = 8
 """One of so many cuts is followed by more records and a second cut."""
 
@@ -221,7 +223,10 @@ class PowerCuts:
         began = time.monotonic()
         findings = Findings()
         disk, account = Disk(), Account()
-        cuts = Counter(Random(self._seed).choices(range(len(self._notes)), k=points))
+        chance, end = Random(self._seed), len(self._notes)
+        at_the_stop = int(points * STOP_SHARE)
+        cuts = Counter(chance.choices(range(end), k=points - at_the_stop))
+        cuts.update(chance.choices(range(max(0, end - STOP_NOTES), end), k=at_the_stop))
         for number, note in enumerate(self._notes):
             if isinstance(note, Noted):
                 account.take(note.event)

@@ -99,6 +99,27 @@ def test_the_indexes_of_a_sealed_segment_are_flushed(tmp_path: Path) -> None:
     log.close()
 
 
+def test_a_clean_stop_flushes_the_indexes_of_the_active_segment(tmp_path: Path) -> None:
+    """A start trusts them after it: retention would go by an older time than that of the newest record."""
+    (tmp_path / "t-0").mkdir()
+    files = RecordingFiles(tmp_path)
+    log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=100), files)
+    for _ in range(9):
+        add(log, batch(*values(log.next_offset, 1, 200)))
+        log.flush()
+    names = [index.path.relative_to(tmp_path) for index in (log.active.offset_index, log.active.time_index)]
+    log.close()
+    disk = Disk()
+    disk.take(Made("t-0", 1_000_000, is_directory=True))
+    disk.take(DirectorySynced("."))
+    for note in files.notes:
+        disk.take(note)
+    for name in names:
+        found = {disk.draw(Random(number)).get(str(name)) for number in range(100)}
+        assert found == {(tmp_path / name).read_bytes()}
+        assert found != {b""}
+
+
 def test_topics_made_together_are_there_together_or_not(tmp_path: Path) -> None:
     """Their change is longer than a sector: its end may be on disk without its beginning."""
     (tmp_path / "data").mkdir()

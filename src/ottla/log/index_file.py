@@ -13,7 +13,15 @@ from ottla.log.file_system import FileSystem
 class IndexFile(ABC):
     """Belongs to one segment. `entries_max` is `segment.index.bytes` in entries."""
 
-    __slots__ = ("_file_system", "_is_exact", "_path", "_stored", "base_offset", "entries_max")
+    __slots__ = (
+        "_file_system",
+        "_is_exact",
+        "_is_unflushed",
+        "_path",
+        "_stored",
+        "base_offset",
+        "entries_max",
+    )
 
     entry_bytes: ClassVar[int]
 
@@ -24,6 +32,7 @@ class IndexFile(ABC):
         self._file_system = file_system
         self._stored = 0  # entries that the file has
         self._is_exact = False  # and no more bytes than that
+        self._is_unflushed = False
 
     @property
     def path(self) -> Path:
@@ -58,7 +67,7 @@ class IndexFile(ABC):
         """Bring the file up to date. Raises OSError; written by position, so it may be called again then."""
         if self._is_exact and not self.unstored:
             return
-        self._is_exact = False
+        self._is_exact, self._is_unflushed = False, True
         fd = self._file_system.open(self.path)
         try:
             if self.unstored:
@@ -70,3 +79,13 @@ class IndexFile(ABC):
         finally:
             os.close(fd)
         self._stored, self._is_exact = self.count, True
+
+    def flush(self) -> None:
+        """Let the file survive a power cut, if it was written since the last time. Raises OSError."""
+        if self._is_unflushed:
+            fd = self._file_system.open(self.path)
+            try:
+                self._file_system.sync(fd)
+            finally:
+                os.close(fd)
+            self._is_unflushed = False

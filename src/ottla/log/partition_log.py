@@ -380,6 +380,7 @@ class PartitionLog:
         self.write_staged()
         with self._as_storage_error("close"):
             self.active.seal()
+            self.active.flush_indexes()  # the next start trusts them, and rebuilds nothing
         self.flush()
         self.purge()
         self.abandon()

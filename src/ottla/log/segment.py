@@ -209,6 +209,11 @@ class Segment(SegmentParts):
         self.time_index.store()
         self.aborted.store()
 
+    def flush_indexes(self) -> None:
+        """Let both index files survive a power cut. Raises OSError."""
+        self.offset_index.flush()
+        self.time_index.flush()
+
     def note_aborted(self, aborted: Sequence[StoredAbort]) -> None:
         """Add what markers of the last append have aborted, in the file too."""
         self.aborted.extend(aborted)

@@ -159,7 +159,7 @@ class SegmentList:
         if segment.has_aborts:
             descriptors.append(self._file_system.open(segment.aborted.path))
         if segment is self.active:
-            segment.store_indexes()  # but not flushed: after a crash they are rebuilt in any case
+            segment.store_indexes()  # flushed by `close` only: after a crash they are rebuilt
         else:
             descriptors.append(self._file_system.open(segment.offset_index.path))
             descriptors.append(self._file_system.open(segment.time_index.path))
