@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from ottla import Admin, GroupConsumer, Producer, kernels
-from ottla.admin import NewTopic
+from ottla.admin import NewTopic, topic_resource
 from tests.broker.faults.broker_process import BrokerProcess
 from tests.waiting import PATIENCE_S, wait_for
 
@@ -39,7 +39,7 @@ SETTINGS = {
     "group.min.session.timeout.ms": "500",
 }
 PARTITIONS = 4
-RETAINED, COMPACTED, TRIAL, GROUP = "retained", "compacted", "trial", "readers"
+RETAINED, COMPACTED, GROUP = "retained", "compacted", "readers"
 COMPACTED_ONE_IN = 10
 SEGMENTS = 8
 """A partition has about so many when the warm-up is half over, and no more from then on."""
@@ -171,13 +171,13 @@ class Writers(Load):
         self.written = 0
 
     def capacity(self) -> float:
-        """Records a second that are stored, flat out."""
+        """Records a second that are stored, flat out, while members read them."""
         sent = 0
         with Producer(bootstrap_servers=self._bootstrap) as producer:
             begun = time.monotonic()
             while time.monotonic() < begun + CALIBRATION_S:
                 for number in range(1000):
-                    producer.send(TRIAL, VALUE, partition=number % PARTITIONS)
+                    producer.send(RETAINED, VALUE, partition=number % PARTITIONS)
                 sent += 1000
             producer.flush()
             return sent / (time.monotonic() - begun)
@@ -253,8 +253,8 @@ def steady(loads: Sequence[float]) -> bool:
     return max(loads) <= loads[0] * BUSIER + 2
 
 
-def create_topics(bootstrap: str, per_s: float, seconds: float) -> None:
-    """Make topics whose segments are begun, deleted and compacted all the time at this rate."""
+def size_topics(admin: Admin, per_s: float, seconds: float) -> None:
+    """Let segments be begun, deleted and compacted all the time at this rate."""
     partition_bytes = per_s * RECORD_BYTES / PARTITIONS * seconds * WARM_UP / 2
     segment = max(10_000, int(partition_bytes / SEGMENTS))
     retention = {"retention.bytes": f"{SEGMENTS * segment}", "segment.bytes": f"{segment}"}
@@ -264,9 +264,8 @@ def create_topics(bootstrap: str, per_s: float, seconds: float) -> None:
         "segment.bytes": f"{segment}",
         "min.cleanable.dirty.ratio": "0.1",
     }
-    with Admin(bootstrap_servers=bootstrap) as admin:
-        admin.create_topics([NewTopic(RETAINED, PARTITIONS, configs=retention)])
-        admin.create_topics([NewTopic(COMPACTED, PARTITIONS, configs=compaction)])
+    admin.alter_configs(topic_resource(RETAINED), retention)
+    admin.alter_configs(topic_resource(COMPACTED), compaction)
 
 
 def measure(seconds: float, directory: Path, per_s: float = 0.0) -> tuple[list[Series], str]:
@@ -274,18 +273,19 @@ def measure(seconds: float, directory: Path, per_s: float = 0.0) -> tuple[list[S
     with ExitStack() as stack:
         broker = stack.enter_context(BrokerProcess(directory / "data", SETTINGS))
         bootstrap = f"127.0.0.1:{broker.port}"
-        with Admin(bootstrap_servers=bootstrap) as admin:
-            admin.create_topics([NewTopic(TRIAL, PARTITIONS)])
+        admin = stack.enter_context(Admin(bootstrap_servers=bootstrap))
+        admin.create_topics([NewTopic(name, PARTITIONS) for name in (RETAINED, COMPACTED)])
         writers = stack.enter_context(closing(Writers(bootstrap)))
-        rate = per_s or writers.capacity() / 2
-        create_topics(bootstrap, rate, seconds)
+        writers.start(writers.probe)
         command = [sys.executable, "-m", "tests.proof.slopes", "--members", bootstrap]
         members = stack.enter_context(
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         )
-        writers.start(lambda: writers.write(rate), writers.probe)
         assert members.stdout is not None
         assert members.stdout.readline() == "ready\n"
+        rate = per_s or writers.capacity() / 2
+        size_topics(admin, rate, seconds)
+        writers.start(lambda: writers.write(rate))
         pids = {"broker": broker.pid, "writers": os.getpid(), "readers": members.pid}
         samples = _sampled(seconds, pids, writers.latencies_ms)
         writers.close()
