@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+TICK_S = 1 / _TICKS_PER_S
+"""The least CPU time that the kernel counts: what took less may show as nothing."""
 ROUNDS_LOST_MAX = 5
 T = TypeVar("T")
 

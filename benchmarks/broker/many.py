@@ -24,6 +24,7 @@ from benchmarks.broker.lines import Line
 from benchmarks.broker.load import TIMEOUT_S
 from benchmarks.broker.members import COMMIT_VERSION, KINDS, Members
 from benchmarks.broker.processes import Contender, Server, allow_connections
+from benchmarks.cpu_time import TICK_S
 from benchmarks.harness import FULL, Better, Case, Effort, Measure, benchmark, growth, noted
 from ottla.admin import Admin, NewTopic
 from tools.peer_cache import KAFKA_4
@@ -57,7 +58,7 @@ class _Group(contextlib.ExitStack):
             self._members[server] = self.enter_context(members)
             before = server.cpu_seconds()
             members.join()
-            return server.cpu_seconds() - before
+            return max(server.cpu_seconds() - before, TICK_S)
 
         return measure
 

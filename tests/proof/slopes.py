@@ -51,6 +51,8 @@ TICK_S = 0.02
 CALIBRATION_S = 5.0
 WARM_UP = 0.3
 """The part of a run that is left out: caches fill, threads start."""
+FILL_S = 60.0
+"""The load before a run: readers keep memory in reserve for the next answers, which is full by then."""
 WINDOWS = 30
 MEMBER_STAYS_S = 1.5
 
@@ -268,8 +270,13 @@ def size_topics(admin: Admin, per_s: float, seconds: float) -> None:
     admin.alter_configs(topic_resource(COMPACTED), compaction)
 
 
-def measure(seconds: float, directory: Path, per_s: float = 0.0) -> tuple[list[Series], str]:
-    """The samples of a run, and how much was done. Without a rate half of what is possible is written."""
+def measure(
+    seconds: float, directory: Path, per_s: float = 0.0, fill_s: float = FILL_S
+) -> tuple[list[Series], str]:
+    """The samples of a run, and how much was done. Without a rate half of what is possible is written.
+
+    The load begins `fill_s` before the run.
+    """
     with ExitStack() as stack:
         broker = stack.enter_context(BrokerProcess(directory / "data", SETTINGS))
         bootstrap = f"127.0.0.1:{broker.port}"
@@ -286,6 +293,7 @@ def measure(seconds: float, directory: Path, per_s: float = 0.0) -> tuple[list[S
         rate = per_s or writers.capacity() / 2
         size_topics(admin, rate, seconds)
         writers.start(lambda: writers.write(rate))
+        time.sleep(fill_s)
         pids = {"broker": broker.pid, "writers": os.getpid(), "readers": members.pid}
         samples = _sampled(seconds, pids, writers.latencies_ms)
         writers.close()
@@ -295,7 +303,7 @@ def measure(seconds: float, directory: Path, per_s: float = 0.0) -> tuple[list[S
         started = int(min(path.stem for path in (directory / "data" / f"{RETAINED}-0").glob("*.log")))
         done = (
             f"{writers.written:,} records written at {rate:,.0f}/s, {int(read):,} read, {rebalances} "
-            f"rebalances, retention up to offset {started:,} of a partition, {seconds:.0f} s"
+            f"rebalances, retention up to offset {started:,} of a partition, {fill_s + seconds:.0f} s"
         )
     return samples, done
 
