@@ -357,8 +357,7 @@ class PartitionLog:
         """Cut the batch that holds `offset` and everything after it; staged appends are forgotten."""
         self.cuts += 1
         self._staged.clear()
-        offset = max(offset, self.start_offset)
-        segments = self._segments
+        offset, segments = max(offset, self.start_offset), self._segments
         with self._as_storage_error("truncate"):
             while len(segments) > 1 and segments.active.base_offset >= offset:
                 segments.drop_last()
