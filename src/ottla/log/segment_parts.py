@@ -6,6 +6,7 @@ A start only lists sealed segments (`Segment.sealed`). What their files say is r
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ IN_FILES = ("aborted", "max_timestamp", "max_timestamp_offset", "offset_index", 
 """What the files of a segment say: these attributes are not there before they are read."""
 
 
-class SegmentParts:
+class SegmentParts(ABC):
     """The attributes of a `Segment`. `is_read`: it is known what its files say.
 
     Whoever needs that and finds it missing reads them, in any thread. It may take a while. Raises OSError.
@@ -95,9 +96,9 @@ class SegmentParts:
             self._read_files()
             return getattr(self, name)
 
+    @abstractmethod
     def _read_files(self) -> None:
         """Set IN_FILES. A segment knows how."""
-        raise NotImplementedError
 
     def path_of(self, suffix: str) -> Path:
         """One of the segment's files."""
