@@ -79,6 +79,16 @@ def test_a_drawn_disk_can_be_recorded_again(tmp_path: Path) -> None:
     assert disk.draw(Random(0)) == {"t-0": None, "t-0/0.log": b"abcd"}
 
 
+def disk_of(files: RecordingFiles) -> Disk:
+    """The disk of a log in the directory t-0, after all that was done to its files."""
+    disk = Disk()
+    disk.take(Made("t-0", 1_000_000, is_directory=True))
+    disk.take(DirectorySynced("."))
+    for note in files.notes:
+        disk.take(note)
+    return disk
+
+
 def test_the_indexes_of_a_sealed_segment_are_flushed(tmp_path: Path) -> None:
     """Also if all of its records were flushed before it was sealed."""
     (tmp_path / "t-0").mkdir()
@@ -87,11 +97,7 @@ def test_the_indexes_of_a_sealed_segment_are_flushed(tmp_path: Path) -> None:
     while len(log.segments) < 3:
         add(log, batch(*values(log.next_offset, 1, 200)))
         log.flush()
-    disk = Disk()
-    disk.take(Made("t-0", 1_000_000, is_directory=True))
-    disk.take(DirectorySynced("."))
-    for note in files.notes:
-        disk.take(note)
+    disk = disk_of(files)
     for segment in log.segments[:-1]:
         for index in (segment.offset_index, segment.time_index):
             name = str(index.path.relative_to(tmp_path))
@@ -109,11 +115,7 @@ def test_a_clean_stop_flushes_the_indexes_of_the_active_segment(tmp_path: Path) 
         log.flush()
     names = [index.path.relative_to(tmp_path) for index in (log.active.offset_index, log.active.time_index)]
     log.close()
-    disk = Disk()
-    disk.take(Made("t-0", 1_000_000, is_directory=True))
-    disk.take(DirectorySynced("."))
-    for note in files.notes:
-        disk.take(note)
+    disk = disk_of(files)
     for name in names:
         found = {disk.draw(Random(number)).get(str(name)) for number in range(100)}
         assert found == {(tmp_path / name).read_bytes()}
