@@ -24,9 +24,9 @@ from benchmarks.broker.lines import Line
 from benchmarks.broker.load import TIMEOUT_S
 from benchmarks.broker.members import COMMIT_VERSION, KINDS, Members
 from benchmarks.broker.processes import Contender, Server, allow_connections
+from benchmarks.broker.topics import create_large
 from benchmarks.cpu_time import TICK_S
 from benchmarks.harness import FULL, Better, Case, Effort, Measure, benchmark, growth, noted
-from ottla.admin import Admin, NewTopic
 from tools.peer_cache import KAFKA_4
 
 MEMBERS, FEW_MEMBERS, PARTITIONS_EACH = 1_000, 200, 10
@@ -52,8 +52,7 @@ class _Group(contextlib.ExitStack):
 
         def measure() -> float:
             topic = f"members-{uuid.uuid4().hex[:8]}"
-            with Admin(bootstrap_servers=server.bootstrap, request_timeout_ms=CREATE_S * 1000) as admin:
-                admin.create_topics(NewTopic(topic, self._count * PARTITIONS_EACH))
+            create_large(server.bootstrap, topic, self._count * PARTITIONS_EACH, CREATE_S)
             members = KINDS[self._kind](server.address, topic, topic, self._count, PARTITIONS_EACH)
             self._members[server] = self.enter_context(members)
             before = server.cpu_seconds()

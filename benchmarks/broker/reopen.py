@@ -24,8 +24,8 @@ from benchmarks.broker.first_record import produce_first
 from benchmarks.broker.frames import NEW, ProduceShape, error_at, metadata_frame, produce_frames
 from benchmarks.broker.kafka import NAME, installed
 from benchmarks.broker.processes import Server, free_port, started
+from benchmarks.broker.topics import create_large
 from benchmarks.harness import FULL, Better, Case, Effort, Measure, Peer, benchmark, growth, noted, version_of
-from ottla.admin import Admin, NewTopic
 from ottla.producer import Producer
 from tools.peer_cache import KAFKA_4, Unavailable
 
@@ -55,8 +55,7 @@ class _Content:
     def write(self, server: Server, *, is_ours: bool) -> None:
         """Create the topic and fill it."""
         configs = {"segment.bytes": str(SEGMENT_BYTES)} if is_ours else {}
-        with Admin(bootstrap_servers=server.bootstrap, request_timeout_ms=TIMEOUT_S * 1000) as admin:
-            admin.create_topics(NewTopic(TOPIC, self.partitions, configs=configs))
+        create_large(server.bootstrap, TOPIC, self.partitions, TIMEOUT_S, configs)
         with Producer(bootstrap_servers=server.bootstrap) as producer:
             for _ in range(self.segments_each):
                 _one_each(producer, self.partitions)
