@@ -133,7 +133,7 @@ def members(effort: Effort) -> Iterator[Case]:
     allow_connections(2 * MEMBERS)
     for kind in KINDS:
         cpu_s: dict[int, list[float]] = {}
-        # Servers of its own for each kind: the partitions of both take Kafka more mappings of files than Linux allows.
+        # New servers for each kind: the partitions of both are more mapped files than Linux allows Kafka.
         with ottla(WAIT) as ours, running(KAFKA_4) as peer:
             for count in (most // 25, most // 5, most):
                 cpu_s[count] = []
