@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import ssl
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ottla import AuthenticationFailed, BrokerSecurity, BrokerUnreachable, EmbeddedBroker, aio
 from tests.aio.conftest import run
+from tests.client.certificates import make_certificates
+from tests.client.raw_server import RawServer
 
 LOGINS = [("SASL_SSL", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-512"), ("SSL", "PLAIN")]
 LOGINS += [("SASL_PLAINTEXT", "SCRAM-SHA-256")]
@@ -66,3 +72,22 @@ def test_a_broker_that_is_not_trusted_is_told(broker: EmbeddedBroker) -> None:
                     await producer.check_brokers(30)
 
         run(work)
+
+
+def test_a_broker_that_goes_silent_behind_tls_leaves_no_socket(tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates.server)
+
+    async def work(server: RawServer) -> None:
+        settings = {"security.protocol": "SSL", "ssl.ca.location": str(certificates.authority)}
+        async with aio.Producer(settings, bootstrap_servers=str(server.address)) as producer:
+            with pytest.raises(BrokerUnreachable):
+                await producer.check_brokers(0.5)
+
+    with RawServer.silent(context) as server, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        run(lambda: work(server))
+        gc.collect()
+    assert server.accepted
+    assert not [str(warning.message) for warning in told]

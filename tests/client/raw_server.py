@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable
@@ -30,14 +31,18 @@ class RawServer:
         self._accepting = threading.Thread(target=self._accept)
 
     @classmethod
-    def silent(cls) -> Self:
-        """One that takes connections and neither reads nor writes."""
+    def silent(cls, tls: ssl.SSLContext | None = None) -> Self:
+        """One that takes connections and neither reads nor writes, but for the handshake of TLS."""
         server = cls(lambda _: None)
-        server._handler = lambda _: server._wait()
+        server._handler = lambda connection: server._wait(connection, tls)
         return server
 
-    def _wait(self) -> None:
-        self.released.wait()
+    def _wait(self, connection: socket.socket, tls: ssl.SSLContext | None) -> None:
+        if tls is None:
+            self.released.wait()
+            return
+        with tls.wrap_socket(connection, server_side=True):
+            self.released.wait()
 
     @property
     def address(self) -> Address:

@@ -166,6 +166,12 @@ class LoopLink(asyncio.BufferedProtocol):
             if self._transport is not None:
                 self._transport.close()
 
+    def abort(self, error: OttlaError) -> None:
+        """Close the connection at once for this reason: the peer need not agree, as TLS wants it to."""
+        self.fail(error)
+        if self._transport is not None:
+            self._transport.abort()
+
     async def wait_closed(self) -> None:
         """Wait until the socket is closed, after `fail`."""
         if self._transport is not None:

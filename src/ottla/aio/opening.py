@@ -54,7 +54,7 @@ class LoopOpener:
             if self._config.security.protocol.has_sasl:
                 lifetime_ms = await self._log_in(link, versions)
         except BaseException:
-            link.fail(ConnectionLost(f"{self.peer}: was not opened"))
+            link.abort(ConnectionLost(f"{self.peer}: was not opened"))
             raise
         return link, versions, lifetime_ms
 
@@ -94,14 +94,14 @@ class LoopOpener:
         try:
             while isinstance(talk.plan, Question):
                 if link is not None and talk.plan.link is ProbeLink.NEW:
-                    link.fail(ConnectionLost(f"{self.peer}: another connection is needed"))
+                    link.abort(ConnectionLost(f"{self.peer}: another connection is needed"))
                     link = None
                 link = link or await self._link()
                 await self._ask(link, talk.plan, talk)
             link = link or await self._link()
         except BaseException:
             if link is not None:
-                link.fail(ConnectionLost(f"{self.peer}: was not opened"))
+                link.abort(ConnectionLost(f"{self.peer}: was not opened"))
             raise
         return link, talk.versions
 
