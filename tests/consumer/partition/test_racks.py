@@ -31,11 +31,13 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
-    """A topic that broker 0 leads, with records."""
+    """A topic that broker 0 leads, with records; no client of an earlier test is connected any more."""
     name = request.node.name.translate(str.maketrans("[]", "--"))
     broker.create_topic(name, 1, replication_factor=3)
     broker.move_leader(name, 0, 0)
     write(broker.bootstrap, name, COUNT)
+    nodes = broker._running().nodes.values()
+    wait_for(lambda: not any(node.traffic.connections for node in nodes), "the end of other connections")
     return name
 
 
