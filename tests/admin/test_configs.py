@@ -7,11 +7,15 @@ import pytest
 from ottla.admin import (
     Admin,
     ConfigEntry,
+    ConfigKind,
     ConfigResource,
     ConfigSource,
     NewTopic,
+    broker_logger_resource,
     broker_resource,
+    client_metrics_resource,
     client_resource,
+    group_resource,
     topic_resource,
 )
 from ottla.admin.configs import replaced_configs
@@ -77,6 +81,57 @@ def test_settings_of_brokers_change(admin: Admin) -> None:
     assert admin.describe_configs(one)["log.flush.interval.ms"].value == "12345"
     admin.alter_configs(everybody, {"log.flush.interval.ms": None})
     assert admin.describe_configs(one)["log.flush.interval.ms"].value != "12345"
+
+
+def test_settings_of_groups_and_client_metrics(admin: Admin, name: str) -> None:
+    group, metrics = group_resource(name), client_metrics_resource(name)
+    assert admin.describe_configs(group)["consumer.session.timeout.ms"].is_default
+    admin.alter_configs(group, {"consumer.session.timeout.ms": 50_000})
+    admin.alter_configs(metrics, {"interval.ms": 500, "match": "client_id=a.*"})
+    found = admin.describe_configs([group, metrics])
+    timeout = found[group]["consumer.session.timeout.ms"]
+    assert (timeout.value, timeout.source) == ("50000", ConfigSource.DYNAMIC_GROUP_CONFIG)
+    interval = found[metrics]["interval.ms"]
+    assert (interval.value, interval.source) == ("500", ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)
+    with pytest.raises(KafkaError, match=rf"group '{name}' \(.*INVALID_CONFIG"):
+        admin.alter_configs(group, {"nosuch": 1})
+    with pytest.raises(KafkaError, match=rf"client metrics '{name}' \(.*INVALID_REQUEST"):
+        admin.alter_configs(metrics, {"interval.ms": 1})
+    kinds = [ConfigKind.GROUP, ConfigKind.CLIENT_METRICS]
+    assert {group, metrics} <= set(admin.list_config_resources(kinds))
+    admin.alter_configs(group, {"consumer.session.timeout.ms": None})
+    admin.alter_configs(metrics, {"interval.ms": None, "match": None})
+    assert not {group, metrics} & set(admin.list_config_resources())
+
+
+def test_each_broker_has_its_loggers(admin: Admin) -> None:
+    loggers = broker_logger_resource(2)
+    before = admin.describe_configs(loggers)["ottla"]
+    assert before.source is ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    admin.alter_configs(loggers, {"ottla.admin.configs": "ERROR"})
+    assert admin.describe_configs(loggers)["ottla.admin.configs"].value == "ERROR"
+    admin.alter_configs(loggers, {"ottla.admin.configs": None})
+    assert admin.describe_configs(loggers)["ottla.admin.configs"].value == before.value
+    with pytest.raises(KafkaError, match=r"broker logger '2' \(.*nosuch"):
+        admin.alter_configs(loggers, {"nosuch": "DEBUG"})
+    with pytest.raises(ConfigError, match="negative"):
+        broker_logger_resource(-1)
+
+
+def test_what_has_settings_is_listed(admin: Admin, topic: str) -> None:
+    brokers = [
+        ConfigResource(kind, str(n))
+        for kind in (ConfigKind.BROKER, ConfigKind.BROKER_LOGGER)
+        for n in range(3)
+    ]
+    listed = admin.list_config_resources()
+    assert {topic_resource(topic), *brokers} <= set(listed)
+    assert list(listed) == sorted(listed)
+    assert admin.list_config_resources([ConfigKind.BROKER, ConfigKind.BROKER_LOGGER]) == tuple(brokers)
+    with pytest.raises(Unsupported, match=r"clients cannot be listed here.*describe_client_quotas"):
+        admin.list_config_resources([ConfigKind.CLIENT])
+    with pytest.raises(ConfigError, match="a ConfigKind is expected"):
+        admin.list_config_resources(["topics"])  # type: ignore[list-item]  # what is tested
 
 
 def test_of_many_each_has_its_own_outcome(admin: Admin, topic: str) -> None:

@@ -10,11 +10,16 @@ import pytest
 from ottla import Producer
 from ottla.admin import (
     Admin,
+    ConfigKind,
     ConfigSource,
     NewPartitions,
     NewTopic,
     TopicAndPartition,
     TopicCreation,
+    broker_logger_resource,
+    broker_resource,
+    client_metrics_resource,
+    group_resource,
     topic_resource,
 )
 from ottla.broker.embedded import EmbeddedBroker
@@ -57,6 +62,8 @@ OF_0_11 = {
     ALTER_CONFIGS: 0,
 }
 OF_1_1 = {**OF_0_11, METADATA: 5, DESCRIBE_CONFIGS: 1, CREATE_PARTITIONS: 0, DELETE_GROUPS: 0}
+LIST_CONFIG_RESOURCES = 74
+OF_3_7 = {**OF_1_1, DESCRIBE_CONFIGS: 4, LIST_CONFIG_RESOURCES: 0}
 OLDER = {"0.10.1": OF_0_10_1, "0.11": OF_0_11, "1.1": OF_1_1}
 
 
@@ -65,7 +72,7 @@ def generations(monkeypatch: pytest.MonkeyPatch) -> None:
     def ranges(newest: Mapping[int, int]) -> dict[int, VersionRange]:
         return {key: VersionRange(0, version) for key, version in newest.items()}
 
-    known = {**GENERATIONS, **{name: ranges(newest) for name, newest in OLDER.items()}}
+    known = {**GENERATIONS, **{name: ranges(newest) for name, newest in {**OLDER, "3.7": OF_3_7}.items()}}
     monkeypatch.setattr(versions, "GENERATIONS", known)
 
 
@@ -133,3 +140,25 @@ def test_offsets_and_groups(older: tuple[str, Admin], brokers: EmbeddedBroker, t
             old.delete_groups(topic)
     if version != "0.10.1":
         assert old.delete_records({place: 1}) == {place: 1}
+
+
+def test_what_has_settings_is_listed_or_looked_up(brokers: EmbeddedBroker, admin: Admin, name: str) -> None:
+    admin.create_topics(NewTopic(name, 1, 1))
+    metrics = client_metrics_resource(name)
+    admin.alter_configs(metrics, {"interval.ms": 500})
+    everywhere = {topic_resource(name), broker_resource(0), broker_logger_resource(2)}
+    with Admin(bootstrap_servers=brokers.bootstrap, broker_version="3.7") as old:
+        assert {*everywhere, metrics} <= set(old.list_config_resources())
+        assert old.list_config_resources([ConfigKind.CLIENT_METRICS]) == (metrics,)
+        with pytest.raises(Unsupported, match=r"groups cannot be listed here.*since 4\.1"):
+            old.list_config_resources([ConfigKind.GROUP, ConfigKind.TOPIC])
+    with Admin(bootstrap_servers=brokers.bootstrap, broker_version="1.1") as old:
+        assert everywhere <= set(old.list_config_resources())
+        with pytest.raises(Unsupported, match="client-metrics cannot be listed here"):
+            old.list_config_resources([ConfigKind.CLIENT_METRICS])
+    with (
+        Admin(bootstrap_servers=brokers.bootstrap, broker_version="0.10.1") as old,
+        pytest.raises(Unsupported, match=r"settings of group 'g': .* has no DescribeConfigs call"),
+    ):
+        old.describe_configs(group_resource("g"))
+    admin.alter_configs(metrics, {"interval.ms": None})

@@ -15,13 +15,18 @@ from confluent_kafka import Consumer
 from ottla import Producer
 from ottla.admin import (
     Admin,
+    ConfigKind,
+    ConfigSource,
     GroupKind,
     NewPartitions,
     NewTopic,
     TopicAndPartition,
     TopicCreation,
+    broker_logger_resource,
     broker_resource,
+    client_metrics_resource,
     client_resource,
+    group_resource,
     topic_resource,
 )
 from ottla.console.server import ConsoleServer
@@ -34,6 +39,7 @@ from tools.java_process import java_command
 from tools.peers import KAFKA_0_9, KAFKA_3, KAFKA_4, RealKafka, kafka_libs
 
 ONLY_0_9 = pytest.mark.parametrize("kafka", [KAFKA_0_9], indirect=True)
+SINCE_4_3 = pytest.mark.parametrize("kafka", [KAFKA_4], indirect=True)
 SINCE_3_9 = pytest.mark.parametrize("kafka", [KAFKA_3, KAFKA_4], indirect=True)
 
 
@@ -230,6 +236,39 @@ def test_settings_of_brokers_and_the_cluster(admin: Admin, kafka: RealKafka) -> 
     cluster = admin.describe_cluster()
     assert cluster.cluster_id
     assert [str(node.address) for node in cluster.brokers] == [kafka.bootstrap]
+
+
+@SINCE_3_9
+def test_client_metrics_and_loggers(admin: Admin, name: str) -> None:
+    metrics, loggers = client_metrics_resource(name), broker_logger_resource(1)
+    admin.alter_configs(metrics, {"interval.ms": 500})
+    wait_for(lambda: admin.list_config_resources([ConfigKind.CLIENT_METRICS]) == (metrics,))
+    interval = admin.describe_configs(metrics)["interval.ms"]
+    assert (interval.value, interval.source) == ("500", ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)
+    assert broker_logger_resource(1) in admin.list_config_resources()
+    admin.alter_configs(metrics, {"interval.ms": None})
+    wait_for(lambda: admin.list_config_resources([ConfigKind.CLIENT_METRICS]) == ())
+    levels = admin.describe_configs(loggers)
+    logger = next(one for one in levels if one.startswith("org.apache.kafka."))
+    admin.alter_configs(loggers, {logger: "ERROR"})
+    assert admin.describe_configs(loggers)[logger].value == "ERROR"
+    admin.alter_configs(loggers, {logger: None})
+    with pytest.raises(KafkaError, match="broker logger '1'"):
+        admin.alter_configs(loggers, {"nosuch.logger": "DEBUG"})
+
+
+@SINCE_4_3
+def test_settings_of_groups(admin: Admin, name: str) -> None:
+    group = group_resource(name)
+    admin.alter_configs(group, {"consumer.session.timeout.ms": 50_000})
+    wait_for(lambda: group in admin.list_config_resources([ConfigKind.GROUP]))
+    assert group in admin.list_config_resources()
+    timeout = admin.describe_configs(group)["consumer.session.timeout.ms"]
+    assert (timeout.value, timeout.source) == ("50000", ConfigSource.DYNAMIC_GROUP_CONFIG)
+    with pytest.raises(KafkaError, match=f"group '{name}'"):
+        admin.alter_configs(group, {"nosuch": 1})
+    admin.alter_configs(group, {"consumer.session.timeout.ms": None})
+    wait_for(lambda: group not in admin.list_config_resources([ConfigKind.GROUP]))
 
 
 # --- 0.9, through ZooKeeper

@@ -13,8 +13,11 @@ from ottla.admin.config_values import (
     ConfigKind,
     ConfigResource,
     ConfigSource,
+    broker_logger_resource,
     broker_resource,
+    client_metrics_resource,
     client_resource,
+    group_resource,
     topic_resource,
 )
 from ottla.admin.group_values import (
@@ -89,8 +92,11 @@ __all__ = [
     "TopicDescription",
     "TransactionDescription",
     "TransactionListing",
+    "broker_logger_resource",
     "broker_resource",
+    "client_metrics_resource",
     "client_resource",
+    "group_resource",
     "lag_exposition",
     "topic_resource",
 ]

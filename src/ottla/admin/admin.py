@@ -77,6 +77,7 @@ class Admin(Closing):
 
     describe_configs = _blocking(AdminCalls.describe_configs)
     alter_configs = _blocking(AdminCalls.alter_configs)
+    list_config_resources = _blocking(AdminCalls.list_config_resources)
 
     # --- logs
 

@@ -8,7 +8,7 @@ from typing import overload
 from ottla.admin.access import ClusterAccess
 from ottla.admin.admin_config import AdminConfig
 from ottla.admin.admin_errors import all_results, answered, checked, many, only
-from ottla.admin.config_values import ConfigEntry, ConfigResource
+from ottla.admin.config_values import ConfigEntry, ConfigKind, ConfigResource
 from ottla.admin.configs import ConfigCalls
 from ottla.admin.group_values import (
     CommittedOffset,
@@ -158,6 +158,11 @@ class AdminCalls(SecurityCalls):
             ConfigResource,
             lambda some: self._configs.alter(some, changes, validate_only=validate_only),
         )
+
+    async def list_config_resources(self, kinds: Iterable[ConfigKind] = ()) -> tuple[ConfigResource, ...]:
+        """Return what has settings, sorted: of these kinds, or of all that brokers list. Groups and client
+        metrics are listed if they have settings of their own."""
+        return await self._configs.resources(checked(kinds, ConfigKind))
 
     # --- logs
 

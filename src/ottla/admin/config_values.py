@@ -17,18 +17,22 @@ class ConfigKind(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
     CLIENT = -1
 
     @property
     def entity_type(self) -> str:
-        """The name of its znode below /config."""
-        return f"{self.name.lower()}s"
+        """What Kafka's tools call all of them, and its znode below /config."""
+        return f"{self.name.lower().replace('_', '-').removesuffix('s')}s"
 
 
 class ConfigResource(NamedTuple):
-    """A resource that has settings: a topic, a broker by its id, or a client id.
+    """A resource that has settings: a topic, a broker, a broker's loggers, a group, a client id, or a
+    subscription to metrics of clients.
 
-    The broker "" stands for the defaults of all brokers.
+    Brokers are named by their ids; the broker "" stands for the defaults of all brokers.
 
     >>> from ottla.admin import Admin, topic_resource
     >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
@@ -41,7 +45,7 @@ class ConfigResource(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.kind.name.lower()} {self.name!r}"
+        return f"{self.kind.name.lower().replace('_', ' ')} {self.name!r}"
 
 
 def topic_resource(name: str) -> ConfigResource:
@@ -51,9 +55,28 @@ def topic_resource(name: str) -> ConfigResource:
 
 def broker_resource(broker_id: int | None) -> ConfigResource:
     """A broker, or with None the defaults of all brokers."""
-    if broker_id is not None and broker_id < 0:
+    return ConfigResource(ConfigKind.BROKER, "" if broker_id is None else _broker_name(broker_id))
+
+
+def broker_logger_resource(broker_id: int) -> ConfigResource:
+    """The loggers of a broker: a setting for each, whose value is its level."""
+    return ConfigResource(ConfigKind.BROKER_LOGGER, _broker_name(broker_id))
+
+
+def _broker_name(broker_id: int) -> str:
+    if broker_id < 0:
         raise ConfigError(f"broker id {broker_id} is negative")
-    return ConfigResource(ConfigKind.BROKER, "" if broker_id is None else str(broker_id))
+    return str(broker_id)
+
+
+def group_resource(group_id: str) -> ConfigResource:
+    """A group with a coordinator, of any type. It need not exist."""
+    return ConfigResource(ConfigKind.GROUP, group_id)
+
+
+def client_metrics_resource(name: str) -> ConfigResource:
+    """A subscription to metrics of clients."""
+    return ConfigResource(ConfigKind.CLIENT_METRICS, name)
 
 
 def client_resource(client_id: str) -> ConfigResource:

@@ -1,4 +1,4 @@
-"""Reads and changes settings of topics, brokers and clients.
+"""Reads, changes and lists settings of topics, brokers, their loggers, groups, client metrics and clients.
 
 There are three generations: IncrementalAlterConfigs (2.3); AlterConfigs (0.11), which replaces all
 settings, so the present ones are read first; and ZooKeeper's /config with a note in /config/changes.
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from ottla.admin.access import ClusterAccess
-from ottla.admin.admin_errors import each, response_error
+from ottla.admin.admin_errors import each, only, response_error
 from ottla.admin.config_values import (
     ConfigEntry,
     ConfigEntrySynonym,
@@ -23,7 +23,7 @@ from ottla.admin.config_values import (
 from ottla.admin.topic_values import ConfigValue, config_text
 from ottla.admin.zookeeper_topics import ZooKeeperTopics
 from ottla.client.conversation import Peer
-from ottla.model.errors import ConfigError, OttlaError, Unsupported
+from ottla.model.errors import ConfigError, KafkaError, OttlaError, Unsupported
 from ottla.wire.api import alter_configs as replacing
 from ottla.wire.api import incremental_alter_configs as changing
 from ottla.wire.api.describe_configs import (
@@ -31,8 +31,11 @@ from ottla.wire.api.describe_configs import (
     DescribeConfigsResource,
     DescribedConfig,
 )
+from ottla.wire.api.list_config_resources import ListConfigResourcesRequest
 
 log = logging.getLogger(__name__)
+
+_LISTING = "listing what has settings"
 
 V = TypeVar("V")
 Entries = dict[str, ConfigEntry]
@@ -41,8 +44,11 @@ Outcomes = dict[ConfigResource, Entries | OttlaError]
 Done = dict[ConfigResource, OttlaError | None]
 
 _SOURCES_SINCE = 1  # of DescribeConfigs
+_KINDS_SINCE = 1  # of ListConfigResources; before, it lists client metrics only
 _SET, _DELETE = 0, 1
 _OWN_SOURCES = {ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG}
+_BROKER_KINDS = {ConfigKind.BROKER, ConfigKind.BROKER_LOGGER}
+_KEPT_IN_ZOOKEEPER = {ConfigKind.TOPIC, ConfigKind.BROKER, ConfigKind.CLIENT}
 _SET_BY_KIND = {
     ConfigKind.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
     ConfigKind.BROKER: ConfigSource.STATIC_BROKER_CONFIG,
@@ -125,6 +131,54 @@ class ConfigCalls:
             [resource for resource in resources if resource not in outcomes], ask
         )
 
+    async def resources(self, kinds: Iterable[ConfigKind]) -> tuple[ConfigResource, ...]:
+        """Return the resources of these kinds, sorted; without any, of all kinds that brokers list.
+
+        Brokers before 4.1 list client metrics only, or nothing: topics and brokers are then looked up.
+        """
+        version = await self._access.version(ListConfigResourcesRequest.API)
+        known = {ConfigKind.TOPIC, ConfigKind.BROKER, ConfigKind.BROKER_LOGGER}
+        if version is not None:
+            known.add(ConfigKind.CLIENT_METRICS)
+        if version is not None and version >= _KINDS_SINCE:
+            known.add(ConfigKind.GROUP)
+        wanted = set(kinds) or known
+        if wanted - known:
+            names = ", ".join(sorted(kind.entity_type for kind in wanted - known))
+            raise Unsupported(
+                f"{names} cannot be listed here: brokers list client metrics since Kafka 3.7 and groups with "
+                "settings since 4.1; clients with quotas are what describe_client_quotas lists"
+            )
+        is_listed = wanted if ConfigKind.GROUP in known else wanted & {ConfigKind.CLIENT_METRICS}
+        listed = await self._listed(is_listed) if is_listed else []
+        return tuple(sorted([*listed, *await self._looked_up(wanted - is_listed)]))
+
+    async def _listed(self, kinds: Iterable[ConfigKind]) -> list[ConfigResource]:
+        async def attempt(_: list[str]) -> dict[str, list[ConfigResource] | OttlaError]:
+            connection = await self._access.any_broker()
+            request = ListConfigResourcesRequest()
+            if connection.version_for(request.API) >= _KINDS_SINCE:
+                request.resource_types = sorted(int(kind) for kind in kinds)
+            answer = await connection.call(request)
+            if answer.error_code:
+                return {_LISTING: KafkaError(answer.error_code, _LISTING)}
+            return {
+                _LISTING: [
+                    ConfigResource(ConfigKind(row.resource_type), row.resource_name)
+                    for row in answer.config_resources
+                ]
+            }
+
+        return only(await self._access.settle([_LISTING], attempt, is_repeatable=True))
+
+    async def _looked_up(self, kinds: Iterable[ConfigKind]) -> list[ConfigResource]:
+        found: list[ConfigResource] = []
+        for kind in kinds:
+            view = await self._access.view(None if kind is ConfigKind.TOPIC else (), _LISTING)
+            names = view.topics if kind is ConfigKind.TOPIC else map(str, view.brokers)
+            found += [ConfigResource(kind, name) for name in names]
+        return found
+
     # --- whom to ask
 
     async def _by_location(
@@ -136,6 +190,9 @@ class ConfigCalls:
         has_call = await self._access.has(call.API)
         listed = list(resources)
         in_zookeeper = [resource for resource in listed if not has_call or resource.kind is ConfigKind.CLIENT]
+        for resource in in_zookeeper:
+            if resource.kind not in _KEPT_IN_ZOOKEEPER:
+                raise Unsupported(f"settings of {resource}: {await self._access.no_such_call(call.API)}")
         return in_zookeeper, [resource for resource in listed if resource not in in_zookeeper]
 
     async def _zookeeper(
@@ -167,7 +224,7 @@ class ConfigCalls:
 
 
 def _broker_id(resource: ConfigResource) -> int | None:
-    if resource.kind is not ConfigKind.BROKER or not resource.name:
+    if resource.kind not in _BROKER_KINDS or not resource.name:
         return None
     if not (resource.name.isascii() and resource.name.isdigit()):
         raise ConfigError(f"{resource} is not a broker: a broker is named by its number")

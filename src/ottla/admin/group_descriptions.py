@@ -8,7 +8,11 @@ from ottla.admin.group_values import GroupDescription, GroupKind, GroupMember
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.errors import RemoteProtocolError
 from ottla.model.topic_partition import TopicAndPartition
-from ottla.wire.api.consumer_group_describe import DescribedConsumer, DescribedConsumerGroup
+from ottla.wire.api.consumer_group_describe import (
+    DescribedConsumer,
+    DescribedConsumerGroup,
+    MemberAssignment,
+)
 from ottla.wire.api.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.wire.api.share_group_describe import DescribedShareGroup, DescribedShareMember
 from ottla.wire.consumer_protocol import CONSUMER, decode_assignment, subscribed_topics
@@ -16,6 +20,7 @@ from ottla.wire.consumer_protocol import CONSUMER, decode_assignment, subscribed
 log = logging.getLogger(__name__)
 
 CLASSIC_TYPE, SHARE_TYPE = "classic", "share"
+_MEMBER_TYPES = {0: CLASSIC_TYPE, 1: CONSUMER}
 
 
 def described_group(group: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
@@ -83,11 +88,16 @@ def _assigned_member(member: DescribedConsumer | DescribedShareMember) -> GroupM
         instance_id=of_consumer.instance_id,
         epoch=member.member_epoch,
         subscription=(*sorted(member.subscribed_topic_names), *pattern),
-        assignment=tuple(
-            sorted(
-                TopicAndPartition(topic.topic_name, number)
-                for topic in member.assignment.topic_partitions
-                for number in topic.partitions
-            )
-        ),
+        assignment=_places(member.assignment),
+        target=_places(of_consumer.target_assignment) if of_consumer is member else None,
+        group_type=_MEMBER_TYPES.get(of_consumer.member_type, "") if of_consumer is member else SHARE_TYPE,
     )
+
+
+def _places(assignment: MemberAssignment) -> tuple[TopicAndPartition, ...]:
+    places = (
+        TopicAndPartition(topic.topic_name, number)
+        for topic in assignment.topic_partitions
+        for number in topic.partitions
+    )
+    return tuple(sorted(places))

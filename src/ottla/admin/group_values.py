@@ -38,8 +38,10 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member. Without an assignment it reads nothing, or its protocol type is not "consumer". `epoch` is
-    that of its assignment, in groups whose coordinator assigns.
+    """A member. Without an assignment it reads nothing, or its protocol type is not "consumer".
+
+    In groups whose coordinator assigns, `epoch` is that of its assignment; in consumer groups `target` is
+    what it is to have, and `group_type` the protocol that it speaks itself, which may still be "classic".
 
     >>> from ottla import Admin, GroupConsumer
     >>> settings = {"bootstrap.servers": "127.0.0.1:9092", "auto.offset.reset": "earliest"}
@@ -58,6 +60,8 @@ class GroupMember:
     subscription: tuple[str, ...] = ()
     assignment: tuple[TopicAndPartition, ...] = ()
     epoch: int | None = None
+    target: tuple[TopicAndPartition, ...] | None = None
+    group_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,62 @@ def test_settings_as_kafka_4(new: Era, settled: str) -> None:
         assert found == new.tool(CONFIGS, *at, *line.split()), line
 
 
+def test_loggers_client_metrics_and_groups_as_kafka_4(new: Era) -> None:
+    at = ("--bootstrap-server", new.kafka.bootstrap)
+    logger = "org.apache.kafka.server.logger.LoggingController"
+    metrics = "--entity-type client-metrics --entity-name watch "
+    group = "--entity-type groups --entity-name grill "
+    for line in (
+        "--describe --entity-type broker-loggers --entity-name 1",
+        "--describe --all --broker-logger 1",
+        "--describe --entity-type broker-loggers --entity-name 7",
+        "--describe --entity-type client-metrics",
+        f"--describe {metrics}",
+        f"--alter {metrics} --add-config interval.ms=500,metrics=[a.b,c],match=[client_id=x.*]",
+        f"--describe {metrics}",
+        "--describe --all --client-metrics watch",
+        "--describe --entity-type client-metrics",
+        f"--alter {metrics} --delete-config interval.ms,metrics,match",
+        f"--describe {group}",
+        f"--describe --all {group}",
+        f"--alter {group} --add-config consumer.session.timeout.ms=50000,share.auto.offset.reset=earliest",
+        f"--describe {group}",
+        "--describe --group grill --all",
+        "--alter --group grill --delete-config consumer.session.timeout.ms",
+        "--describe --entity-type groups",
+        f"--alter {group} --delete-config share.auto.offset.reset",
+        "--describe --topic nosuch",
+        "--describe --broker 7",
+    ):
+        found = ours("kafka-configs", *at, *line.split())
+        assert found == new.tool(CONFIGS, *at, *line.split()), line
+    levels = ours("kafka-configs", *at, "--describe", "--broker-logger", "1").printed
+    assert f"  {logger}=" in levels
+    for change in ("--add-config", f"{logger}=ERROR"), ("--delete-config", logger):
+        arguments = (*at, "--alter", "--broker-logger", "1", *change)
+        assert ours("kafka-configs", *arguments) == new.tool(CONFIGS, *arguments)
+
+
+def test_both_tools_tell_the_same_of_our_broker(new: Era) -> None:
+    with EmbeddedBroker() as broker:
+        at = ("--bootstrap-server", broker.bootstrap)
+        for line in (
+            "--alter --client-metrics watch --add-config interval.ms=500,match=[client_id=x.*]",
+            "--alter --group grill --add-config share.auto.offset.reset=earliest",
+            "--alter --broker-logger 0 --add-config ottla.cli=ERROR",
+            "--describe --client-metrics watch",
+            "--describe --group grill",
+            "--describe --group grill --all",
+            "--describe --group nobody",
+            "--describe --entity-type groups",
+            "--describe --entity-type client-metrics",
+            "--describe --broker-logger 0",
+            "--alter --broker-logger 0 --delete-config ottla.cli",
+        ):
+            found = ours("kafka-configs", *at, *line.split())
+            assert found == new.tool(CONFIGS, *at, *line.split()), line
+
+
 def first_lines(run: Run, count: int) -> tuple[int, str, list[str]]:
     """Behind these Kafka has a stack trace, or usage."""
     return run.code, run.printed, run.complaints.splitlines()[:count]
@@ -69,6 +125,29 @@ def first_lines(run: Run, count: int) -> tuple[int, str, list[str]]:
         ("--alter --user-defaults --add-config SCRAM-SHA-256=[password=x]", 1),
         ("--alter --client me --add-config SCRAM-SHA-256=[password=x]", 1),
         ("--alter --entity-type clients --add-config producer_byte_rate=1", 1),
+        ("--alter --entity-type topics --add-config flush.ms=1", 1),
+        (f"--alter {TOPIC} --add-config flush.ms=1=2", 1),
+        (f"--alter {TOPIC} --add-config fl/ush=1", 1),
+        (f"--alter {TOPIC}", 1),
+        ("--alter --broker one --add-config log.retention.ms=1", 1),
+        ("--alter --broker-logger 1 --add-config nosuch=DEBUG", 1),
+        ("--alter --broker-logger 1 --delete-config nosuch", 1),
+        ("--alter --broker-logger 1 --add-config org.apache.kafka.server.logger.LoggingController=LOUD", 2),
+        ("--alter --broker-logger one --add-config kafka=DEBUG", 1),
+        ("--alter --client-metrics m --add-config interval.ms=1", 2),
+        ("--alter --client-metrics m --add-config nosuch=1", 2),
+        ("--alter --group g --add-config nosuch=1", 2),
+        ("--alter --group g --add-config consumer.session.timeout.ms=1", 2),
+        ("--alter --group g --add-config consumer.session.timeout.ms=soon", 2),
+        ("--alter --entity-type groups --add-config share.auto.offset.reset=latest", 1),
+        ("--alter --entity-type client-metrics --add-config interval.ms=1000", 1),
+        ("--describe --entity-type broker-loggers", 1),
+        ("--describe --entity-type groups --entity-default", 1),
+        ("--describe --entity-type nosuch", 1),
+        ("--describe --entity-type groups --entity-type topics", 1),
+        ("--describe --entity-type groups --entity-type groups", 1),
+        ("--describe --entity-type groups --group g", 1),
+        ("--describe", 1),
     ],
 )
 def test_settings_that_kafka_4_refuses(new: Era, settled: str, line: str, count: int) -> None:

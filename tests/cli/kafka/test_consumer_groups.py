@@ -34,12 +34,13 @@ def left(new: Era) -> str:
 
 
 @contextmanager
-def member(new: Era, group: str) -> Iterator[None]:
-    """A member that reads, until the block ends."""
+def member(new: Era, group: str, protocol: str = "classic") -> Iterator[None]:
+    """A member that has read or found nothing to read, until the block ends."""
     properties = {
         "bootstrap.servers": new.kafka.bootstrap,
         "client.id": "reads",
         "auto.offset.reset": "smallest",
+        "group.protocol": protocol,
     }
     has_read, is_over = threading.Event(), threading.Event()
 
@@ -48,6 +49,8 @@ def member(new: Era, group: str) -> Iterator[None]:
             while not is_over.is_set():
                 if consumer.poll(0.2) is not None:
                     consumer.commit()
+                    has_read.set()
+                elif consumer.assignment and consumer.committed():
                     has_read.set()
 
     thread = threading.Thread(target=read)
@@ -134,6 +137,27 @@ def test_groups_with_members_as_kafka_4(new: Era, left: str) -> None:
         for command in commands:
             arguments = ("--bootstrap-server", new.kafka.bootstrap, *command.split())
             assert ours("kafka-consumer-groups", *arguments) == new.tool(NEW_CLASS, *arguments), command
+
+
+DESCRIPTIONS = ["", "--verbose", "--members", "--members --verbose", "--state", "--state --verbose"]
+
+
+def test_consumer_groups_as_kafka_4(new: Era, left: str) -> None:
+    """Those of KIP-848: with epochs and targets."""
+    with member(new, "modern", "consumer"):
+        for line in DESCRIPTIONS:
+            arguments = ("--bootstrap-server", new.kafka.bootstrap, "--describe", "--group", "modern")
+            found = ours("kafka-consumer-groups", *arguments, *line.split())
+            assert found == new.tool(NEW_CLASS, *arguments, *line.split()), line
+
+
+def test_members_of_both_protocols_as_kafka_4(new: Era, left: str) -> None:
+    """A group on its way from classic to consumer: who has not been upgraded yet is told."""
+    with member(new, "rolling"), member(new, "rolling", "consumer"):
+        for line in DESCRIPTIONS:
+            arguments = ("--bootstrap-server", new.kafka.bootstrap, "--describe", "--group", "rolling")
+            found = ours("kafka-consumer-groups", *arguments, *line.split())
+            assert found == new.tool(NEW_CLASS, *arguments, *line.split()), line
 
 
 @pytest.fixture

@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ottla import Admin, EmbeddedBroker, PartitionConsumer, Producer
+from ottla import Admin, EmbeddedBroker, GroupConsumer, PartitionConsumer, Producer, TopicAndPartition
 from ottla.admin import NewTopic
+from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError
+from ottla.wire.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from ottla.wire.api.fetch import FetchRequest
+from tests.broker.wire_client import Client
 from tests.consumer.partition.conftest import Consumers
 from tests.consumer.partition.rows import offsets
 from tests.scale import nightly
@@ -130,6 +137,29 @@ def test_librdkafka_reads_from_the_replica_of_its_rack(broker: EmbeddedBroker, t
 def test_racks_are_told(broker: EmbeddedBroker) -> None:
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         assert [node.rack for node in admin.describe_cluster().brokers] == ["a", "b", "c"]
+
+
+def test_a_group_hears_of_replicas_in_other_racks(broker: EmbeddedBroker) -> None:
+    """KIP-1101: what `kafka-reassign-partitions` of Kafka does between racks is a new epoch for the group."""
+    topic = TopicAndPartition("travels", 0)
+    settings = {"bootstrap.servers": broker.bootstrap, "group.protocol": "consumer"}
+    with Admin(bootstrap_servers=broker.bootstrap) as admin, Client.of(broker.bootstrap) as client:
+        admin.create_topics(NewTopic("travels", assignment={0: [0, 1]}))
+        with GroupConsumer("travels", settings, group_id="tourists") as consumer:
+            wait_for(lambda: consumer.poll(timeout=0.05) or consumer.assignment == {topic}, "the assignment")
+            before = consumer.membership.generation
+            move = AlterPartitionReassignmentsRequest(
+                topics=[
+                    ReassignableTopic(
+                        name="travels", partitions=[ReassignablePartition(partition_index=0, replicas=[0, 2])]
+                    )
+                ]
+            )
+            assert client.call(move).error_code == Code.NONE
+            wait_for(
+                lambda: consumer.poll(timeout=0.05) or consumer.membership.generation > before, "an epoch"
+            )
+            assert consumer.assignment == {topic}
 
 
 def test_a_selector_of_ones_own_is_refused(tmp_path: Path) -> None:

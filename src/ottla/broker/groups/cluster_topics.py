@@ -41,6 +41,14 @@ class ClusterTopics:
         name = self._store.topic_names.get(topic_id)
         return None if name is None else self.by_name(name)
 
+    def racks(self, name: str) -> Iterable[Iterable[str]]:
+        """Return the racks of the replicas of each of a topic's partitions; nothing if brokers have none."""
+        rack_of = self._store.config.rack_of
+        if not self._store.config.racks:
+            return []
+        replicas = self._store.catalog.topics[name].replicas
+        return [filter(None, map(rack_of, of_partition)) for of_partition in replicas]
+
     def names(self) -> Iterable[str]:
         """Return the names of all topics but Kafka's own: a group that reads its own commits never ends."""
         topics = self._store.catalog.topics.values()

@@ -163,6 +163,11 @@ class BrokerConfig:
         more = {"listeners": listeners, "authorizer": authorizer_settings(given)}
         return _replaced(start, {**values, **first, **more})
 
+    def rack_of(self, broker_id: int) -> str | None:
+        """Return the rack of a broker of this process; None if it has none."""
+        number = min(broker_id - self.broker_id, len(self.racks) - 1)
+        return self.racks[number] if self.racks else None
+
 
 @dataclass(frozen=True, slots=True)
 class DynamicOverrides:

@@ -66,9 +66,7 @@ class Leaders:
 
     def rack_of(self, broker_id: int) -> str | None:
         """Return the rack of a broker; None if it has none."""
-        config = self._store.config
-        number = min(broker_id - config.broker_id, len(config.racks) - 1)
-        return config.racks[number] if config.racks else None
+        return self._store.config.rack_of(broker_id)
 
     def replica_in(self, rack: str, partition: Partition) -> int:
         """Return the replica that clients of a rack are to read from: the leader, if none is nearer."""

@@ -1,4 +1,6 @@
-"""kafka-configs: settings of topics and brokers; quotas of clients, users and addresses."""
+"""kafka-configs: settings of topics, brokers, loggers, client metrics and groups; quotas of clients, users
+and addresses.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +8,27 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from ottla.admin import (
-    Admin,
-    ConfigEntry,
-    ConfigKind,
-    ConfigResource,
-    ConfigSource,
-    broker_resource,
-    topic_resource,
-)
+from ottla.admin import Admin
 from ottla.admin.zookeeper_topics import ZooKeeperTopics
-from ottla.cli.kafka import client_quotas
+from ottla.cli.kafka import client_quotas, config_resources
 from ottla.cli.kafka.answers import java_error
 from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.java_order import java_order
 from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.settings import admin_properties
 from ottla.cli.kafka.tool import ToolRefused, one_action, run_tool, show, tool_of
-from ottla.cli.kafka.usage.configs import SHORTCUTS, USAGE
-from ottla.model.errors import ConfigError, KafkaError
+from ottla.cli.kafka.usage.configs import DEFAULTS, SHORTCUTS, USAGE
+from ottla.model.errors import KafkaError
 from ottla.model.java_properties import read_properties
 from ottla.zookeeper import paths
 from ottla.zookeeper.recipes import children_if_present
 
-_OWN = {
-    ConfigKind.TOPIC: {ConfigSource.DYNAMIC_TOPIC_CONFIG},
-    ConfigKind.BROKER: {ConfigSource.DYNAMIC_BROKER_CONFIG},
-}
 _WORDS_0_9 = {"topics": "topic", "clients": "clientId"}
-_PAIR = re.compile(r"\s*([^=,\s]+)\s*=\s*(\[[^\]]*\]|[^,]*)\s*(?:,|$)")
+_PAIR = re.compile(r"\s*([^=,\s]+)\s*=\s*(\[[^\]]*\]|[^,=]*)\s*(?:,|$)")
+_CONFIG_NAME, _NUMBER = re.compile(r"[$a-zA-Z0-9._-]*"), re.compile(r"[-+]?[0-9]+")
+_KINDS = ("topics", "clients", "users", "brokers", "ips", "client-metrics", "groups", "broker-loggers")
+_HAS_DEFAULT = ("users", "clients", "brokers", "ips")
+_OF_BROKERS = ("brokers", "broker-loggers")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -59,99 +53,101 @@ def _act(options: Options) -> int:
     )
     if options.has("zookeeper"):
         return _in_zookeeper(action, options)
-    if not options.has("bootstrap-server"):
-        raise WrongFlags(
-            "One of the required --bootstrap-server or --bootstrap-controller arguments must be specified"
-        )
-    entity = _entity(options)
+    entity = _entity(action, options)
     kind, name = entity[0]
-    if action == "alter" and any(entity_name is None for _, entity_name in entity):
-        which = "users, clients, brokers or ips" if kind != "topics" else "topics"
-        default = " or default entity" if kind != "topics" else ""
-        raise ToolRefused(f"An entity-name{default} must be specified with --alter of {which}")
-    if kind in client_quotas.KINDS:
-        if action == "describe":
-            client_quotas.describe(admin_properties(options), entity)
+    properties = admin_properties(options)
+    if action == "describe":
+        if kind in client_quotas.KINDS:
+            client_quotas.describe(properties, entity)
             return 0
-        client_quotas.alter(admin_properties(options), entity, _changes(options))
+        with Admin(properties) as admin:
+            resource_kind, tells_all = config_resources.KINDS[kind], options.has("all")
+            config_resources.describe(admin, resource_kind, name, tells_all=tells_all)
+        return 0
+    changes = _changes(options)
+    if kind in client_quotas.KINDS:
+        client_quotas.alter(properties, entity, changes)
     else:
-        with Admin(admin_properties(options)) as admin:
-            if action == "describe":
-                for resource in _resources(admin, kind, name):
-                    _describe(admin, resource, tells_all=options.has("all"))
-                return 0
-            (resource,) = _resources(admin, kind, name)
-            admin.alter_configs(resource, _changes(options))
+        with Admin(properties) as admin:
+            config_resources.alter(admin, config_resources.KINDS[kind], name or "", changes)
     default_text = f"default config for {kind} in the cluster"
     show(f"Completed updating {f'config for {kind[:-1]} {name}' if name else default_text}.")
     return 0
 
 
-def _entity(options: Options) -> list[tuple[str, str | None]]:
+def _entity(action: str, options: Options) -> list[tuple[str, str | None]]:
     """Return entity types and names: "" is the default entity, None all entities.
 
-    Only users and clients can be combined.
+    Only users and clients can be combined. What is wrong is found in Kafka's order.
     """
-    kinds = options.values("entity-type")
+    short = [flag for flag in SHORTCUTS if options.has(flag)]
+    defaults = [flag for flag in DEFAULTS if options.has(f"{flag}-defaults")]
+    kinds = [*options.values("entity-type"), *(SHORTCUTS[flag] for flag in (*short, *defaults))]
+    _check_kinds(kinds, options)
+    in_parts = options.any_of("entity-type", "entity-name", "entity-default")
+    if in_parts and (short or defaults):
+        raise ToolRefused(
+            "--entity-{type,name,default} should not be used in conjunction with specific entity flags"
+        )
     if options.has("entity-name") and options.has("entity-default"):
         raise ToolRefused(
             "--entity-name and --entity-default together: say --user-defaults or --client-defaults"
         )
-    names: list[str | None] = [""] if options.has("entity-default") else [*options.values("entity-name")]
+    names = [""] if options.has("entity-default") else [*options.values("entity-name")]
+    names += [*(options.text(flag) for flag in short), *("" for _ in defaults)]
+    _check_names(action, kinds, names, options)
+    return list(zip_longest(kinds, names))
+
+
+def _check_kinds(kinds: Sequence[str], options: Options) -> None:
+    twice = [kind for at, kind in enumerate(kinds) if kind in kinds[:at]]
+    if twice:
+        raise ToolRefused(f"Duplicate entity type(s) specified: {','.join(twice)}")
+    if not options.has("bootstrap-server"):
+        raise ToolRefused("Either --bootstrap-server or --bootstrap-controller must be specified.")
     for kind in kinds:
-        if kind not in ("topics", "brokers", *client_quotas.KINDS):
-            raise ConfigError(
-                f"--entity-type {kind}: topics, brokers, clients, users and ips are known here, and with "
-                "--zookeeper topics and clients"
+        if kind not in _KINDS:
+            raise ToolRefused(
+                f"Invalid entity type {kind}, the entity type must be one of {', '.join(_KINDS)} with a "
+                "--bootstrap-server or --bootstrap-controller argument"
             )
-    if len(names) > len(kinds):
-        raise ToolRefused("More entity names specified than entity types")
-    entities: list[tuple[str, str | None]] = list(zip_longest(kinds, names))
-    entities += [(f"{kind}s", options.text(kind)) for kind in SHORTCUTS if options.has(kind)]
-    entities += [(f"{kind}s", "") for kind in SHORTCUTS[1:] if options.has(f"{kind}-defaults")]
-    if not entities:
-        raise WrongFlags("At least one entity type must be specified")
-    if len(entities) > 1 and sorted(kind for kind, _ in entities) != ["clients", "users"]:
-        raise ToolRefused("Only users and clients may be given together")
-    return entities
+    if not kinds:
+        raise ToolRefused("At least one entity type must be specified")
+    if len(kinds) > 1 and {*kinds} != {"users", "clients"}:
+        raise ToolRefused("Only 'users' and 'clients' entity types may be specified together")
 
 
-def _resources(admin: Admin, kind: str, name: str | None) -> list[ConfigResource]:
-    if kind == "topics":
-        names = java_order(admin.list_topics()) if name is None else [name]
-        return [topic_resource(name) for name in names]
-    if name is None:
-        numbers = [broker.broker_id for broker in admin.describe_cluster().brokers]
-        return [*(broker_resource(number) for number in numbers), broker_resource(None)]
-    return [ConfigResource(ConfigKind.BROKER, name)]
+def _check_names(action: str, kinds: Sequence[str], names: Sequence[str], options: Options) -> None:
+    for name in names:
+        if name and kinds[0] in _OF_BROKERS and not _NUMBER.fullmatch(name):
+            raise ToolRefused(
+                f"The entity name for {kinds[0]} must be a valid integer broker id, but it is: {name}"
+            )
+    has_default = not {*kinds}.isdisjoint(_HAS_DEFAULT)
+    needs_name = action == "alter" or "broker-loggers" in kinds
+    if action == "describe" and options.has("entity-default") and not has_default:
+        raise ToolRefused(f"--entity-default must not be specified with --describe of {','.join(kinds)}")
+    if action == "alter" and has_default and not names:
+        raise ToolRefused(
+            "An entity-name or default entity must be specified with --alter of users, clients, brokers or "
+            "ips"
+        )
+    if needs_name and not has_default and not any(names):
+        raise ToolRefused(f"An entity name must be specified with --{action} of {','.join(kinds)}")
+    if action == "alter":
+        _check_changes(options)
+    if len(names) > len(kinds) or (action == "alter" and len(names) < len(kinds)):
+        raise ToolRefused("An entity name must be specified for every entity type")
 
 
-def _named(resource: ConfigResource) -> str:
-    return f"{resource.kind.name.lower()} {resource.name}"
-
-
-def _describe(admin: Admin, resource: ConfigResource, *, tells_all: bool) -> None:
-    is_default = resource.kind is ConfigKind.BROKER and not resource.name
-    if is_default:
-        show("Default configs for brokers in the cluster are:")
-    else:
-        show(f"{'All' if tells_all else 'Dynamic'} configs for {_named(resource)} are:")
-    wanted = {ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG} if is_default else _OWN[resource.kind]
-    for _, entry in sorted(admin.describe_configs(resource).items()):
-        if tells_all or entry.source in wanted:
-            show(_entry_line(entry))
-
-
-def _entry_line(entry: ConfigEntry) -> str:
-    synonyms = ", ".join(
-        f"{synonym.source.name}:{synonym.name}={_value(synonym.value)}" for synonym in entry.synonyms
-    )
-    secret = str(entry.is_sensitive).lower()
-    return f"  {entry.name}={_value(entry.value)} sensitive={secret} synonyms={{{synonyms}}}"
-
-
-def _value(text: str | None) -> str:
-    return "null" if text is None else text
+def _check_changes(options: Options) -> None:
+    if options.has("add-config") and options.has("add-config-file"):
+        raise ToolRefused("Only one of --add-config or --add-config-file must be specified")
+    if not options.any_of("add-config", "add-config-file", "delete-config"):
+        raise ToolRefused(
+            "At least one of --add-config, --add-config-file, or --delete-config must be specified with "
+            "--alter"
+        )
 
 
 def _changes(options: Options) -> dict[str, str | None]:
@@ -159,13 +155,11 @@ def _changes(options: Options) -> dict[str, str | None]:
     if options.has("add-config-file"):
         changes |= read_properties(options.text("add-config-file"))
     changes |= added(options.values("add-config"))
+    for name in changes:
+        if not _CONFIG_NAME.fullmatch(name):
+            raise ToolRefused(f"Invalid character found for config key: {name}")
     for text in options.values("delete-config"):
         changes |= dict.fromkeys((part.strip() for part in text.split(",") if part.strip()), None)
-    if not changes:
-        raise WrongFlags(
-            "At least one of --add-config, --add-config-file, or --delete-config must be specified with "
-            "--alter"
-        )
     return changes
 
 
@@ -177,9 +171,9 @@ def added(texts: Iterable[str]) -> dict[str, str]:
         while at < len(text):
             match = _PAIR.match(text, at)
             if match is None:
-                raise WrongFlags(
+                raise ToolRefused(
                     "requirement failed: Invalid entity config: all configs to be added must be in the "
-                    'format "key=val".'
+                    'format "key=val" or  "key=[val1,val2]" to group values which contain commas.'
                 )
             properties[match[1]] = match[2].removeprefix("[").removesuffix("]").strip()
             at = match.end()
@@ -199,6 +193,7 @@ def _in_zookeeper(action: str, options: Options) -> int:
             if not options.has("entity-name"):
                 raise WrongFlags('Missing required argument "[entity-name]"')
             name = options.text("entity-name")
+            _check_changes(options)
             topics.alter_configs(kind, name, _changes(options), validate_only=False)
             show(f'Updated config for {_WORDS_0_9[kind]}: "{name}".')
             return 0

@@ -128,29 +128,34 @@ def _offset_row(
 
 def members_text(group: GroupDescription, *, is_verbose: bool) -> str:
     """The members of a group."""
-    rows = [_member_row(group.group_id, member) for member in group.members]
+    rows = [_member_row(group, member) for member in group.members]
     head = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
-    head += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
+    head += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED"]
     widths = [_width(rows, 0), _width(rows, 1), _width(rows, 2, 17), _width(rows, 3), _width(rows, 4), 15]
-    widths += [15, _width(rows, 7, 20), 15, 20]
+    widths += [15, _width(rows, 7, 20), 15, _width(rows, 9, 20), 0]
     shown = [0, 1, 2, 3, 4, 5] if any(row[2] for row in rows) else [0, 1, 3, 4, 5]
-    shown += [6, 7, 8, 9] if is_verbose else []
+    if is_verbose:
+        is_on_its_way = any(row[10] == "false" for row in rows)
+        shown += [6, 7, 8, 9, 10] if is_on_its_way else [6, 7, 8, 9]
     table = [[row[column] for column in shown] for row in (head, *rows)]
     text = rows_text(table, [widths[column] for column in shown])
     ending = "" if is_verbose else " "
     return text.replace("\n", f"{ending}\n").removeprefix(ending) + f"{ending}\n"
 
 
-def _assignment_text(member: GroupMember) -> str:
-    topics = by_topic(member.assignment)
+def _assignment_text(partitions: Iterable[TopicAndPartition]) -> str:
+    topics = by_topic(partitions)
     return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in topics.items())
 
 
-def _member_row(group: str, group_member: GroupMember) -> list[str]:
-    assignment = _assignment_text(group_member)
-    counted = [str(len(group_member.assignment)), MISSING, assignment or MISSING, MISSING, MISSING]
+def _member_row(group: GroupDescription, group_member: GroupMember) -> list[str]:
+    counted = [str(len(group_member.assignment))]
+    counted += [_cell_text(group_member.epoch), _assignment_text(group_member.assignment) or MISSING]
+    counted += [_cell_text(group.assignment_epoch), _assignment_text(group_member.target or ()) or MISSING]
+    is_classic = group_member.target is not None and group_member.group_type == "classic"
+    counted += ["false" if is_classic else "true"]
     return [
-        group,
+        group.group_id,
         group_member.member_id,
         group_member.instance_id or "",
         _host(group_member),
@@ -172,8 +177,8 @@ def state_text(group: GroupDescription, *, is_verbose: bool) -> str:
         coordinator,
         _cell_text(group.assignor),
         group.state,
-        MISSING,
-        MISSING,
+        _cell_text(group.epoch),
+        _cell_text(group.assignment_epoch),
         str(len(group.members)),
     ]
     head = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "GROUP-EPOCH"]
@@ -243,7 +248,7 @@ def share_members_text(group: GroupDescription, *, is_verbose: bool) -> str:
     rows = [
         [
             *(group.group_id, member.member_id, _host(member), member.client_id),
-            *(str(len(member.assignment)), _cell_text(member.epoch), _assignment_text(member)),
+            *(str(len(member.assignment)), _cell_text(member.epoch), _assignment_text(member.assignment)),
         ]
         for member in sorted(group.members, key=lambda member: member.member_id)
     ]

@@ -30,6 +30,7 @@ class KnownTopics:
     def __init__(self) -> None:
         self.version = 0
         self._topics: dict[str, TopicFacts] = {}
+        self._racks: dict[str, list[list[str]]] = {}
 
     def put(self, name: str, partition_count: int) -> bytes:
         """Create a topic, or give it more partitions; return its id."""
@@ -42,6 +43,14 @@ class KnownTopics:
     def remove(self, name: str) -> None:
         self.version += 1
         del self._topics[name]
+
+    def place(self, name: str, racks: list[list[str]]) -> None:
+        """Say in which racks each partition's replicas are from now on."""
+        self.version += 1
+        self._racks[name] = racks
+
+    def racks(self, name: str) -> list[list[str]]:
+        return self._racks.get(name, [])
 
     def by_name(self, name: str) -> TopicFacts | None:
         return self._topics.get(name)

@@ -116,7 +116,7 @@ class ShareGroup:
         if known != self._topics:
             self._topics = known
             self.epoch += 1
-        if self.epoch == self.assignment_epoch or self.wait_ms(now_ms, interval_ms):
+        if self.epoch == self.assignment_epoch or (self.members and self.wait_ms(now_ms, interval_ms)):
             return False
         existing = {name: info for name, info in known.items() if info is not None}
         self.assignments = assign(
@@ -129,7 +129,7 @@ class ShareGroup:
             {info.topic_id: info.partition_count for info in existing.values()},
             {member_id: kept for member_id, kept in self.assignments.items() if member_id in self.members},
         )
-        self.assignment_epoch, self._assigned_ms = self.epoch, now_ms
+        self.assignment_epoch, self._assigned_ms = self.epoch, now_ms if self.members else None
         return True
 
     def wait_ms(self, now_ms: int, interval_ms: int) -> int:

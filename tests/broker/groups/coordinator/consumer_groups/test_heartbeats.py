@@ -198,6 +198,29 @@ def test_a_group_has_at_most_so_many_members() -> None:
     assert Member(loop, "b", ["t"]).join().error_code == Code.GROUP_MAX_SIZE_REACHED
 
 
+def test_a_static_member_comes_back_to_a_full_group() -> None:
+    """As in Kafka 4.4 (KAFKA-20601): it takes its own former seat."""
+    loop = Loop(replace(AT_ONCE, consumer_member_count_max=1))
+    loop.topics.put("t", 1)
+    first = Member(loop, "a", ["t"], instance_id="i")
+    first.join()
+    first.leave(-2)
+    assert Member(loop, "b", ["t"], instance_id="i").join().error_code == Code.NONE
+    assert Member(loop, "c", ["t"], instance_id="j").join().error_code == Code.GROUP_MAX_SIZE_REACHED
+
+
+def test_an_empty_group_waits_for_no_assignment(loop: Loop) -> None:
+    """As in Kafka 4.4 (KAFKA-20442), however the last member went."""
+    left, silent = Member(loop, "a", ["t"]), Member(loop, "b", ["t"])
+    left.join()
+    left.leave()
+    assert (described(loop).group_epoch, described(loop).assignment_epoch) == (2, 2)
+    silent.join()
+    loop.advance(SESSION_MS)
+    assert described(loop).group_state == "Empty"
+    assert (described(loop).group_epoch, described(loop).assignment_epoch) == (4, 4)
+
+
 def test_topics_that_come_grow_and_go(loop: Loop) -> None:
     member = Member(loop, "a", ["t", "later"])
     member.join()
@@ -210,6 +233,22 @@ def test_topics_that_come_grow_and_go(loop: Loop) -> None:
     loop.topics.remove("t")
     settle(member)
     assert member.told == {(later, 0)}
+
+
+def test_replicas_in_other_racks_begin_a_new_epoch(loop: Loop) -> None:
+    """As in Kafka since 4.1 (KIP-1101), whose assignors do not look at racks either."""
+    member = Member(loop, "a", ["t"])
+    loop.topics.place("t", [["x", "y"], ["x"], ["y"], []])
+    assert member.join().member_epoch == 1
+    had = set(member.told)
+    loop.topics.place("t", [["y", "x"], ["x"], ["y"], []])  # another leader, the same racks
+    assert member.beat().member_epoch == 1
+    loop.topics.place("t", [["y", "x"], ["z"], ["y"], []])
+    settle(member)
+    assert (member.epoch, member.told) == (2, had)
+    loop.topics.place("t", [])
+    settle(member)
+    assert member.epoch == 3
 
 
 def test_a_changed_subscription_changes_the_assignment(loop: Loop) -> None:
@@ -354,6 +393,24 @@ def test_the_range_assignor_where_most_members_ask_for_it(loop: Loop) -> None:
     settle(*members)
     assert [member.numbers for member in members] == [[0, 0, 1, 1], [2, 2, 3, 3]]
     assert described(loop).assignor_name == "range"
+
+
+def test_another_assignor_that_most_ask_for_makes_another_assignment(loop: Loop) -> None:
+    """As in Kafka 4.4 (KAFKA-20434), when static members come back with another wish."""
+    loop.topics.put("u", 4)
+    members = [Member(loop, name, ["t", "u"], instance_id=name, server_assignor="uniform") for name in "ab"]
+    for member in members:
+        member.join()
+    settle(*members)
+    epoch = described(loop).group_epoch
+    returned = [Member(loop, f"{one.member_id}2", one.topics, **one.fields) for one in members]
+    for former, member in zip(members, returned, strict=True):
+        former.leave(-2)
+        member.fields["server_assignor"] = "range"
+        member.join()
+    settle(*returned)
+    assert (described(loop).assignor_name, described(loop).group_epoch) == ("range", epoch + 1)
+    assert [member.numbers for member in returned] == [[0, 0, 1, 1], [2, 2, 3, 3]]
 
 
 def test_everything_survives_a_restart(loop: Loop) -> None:

@@ -172,6 +172,8 @@ class ConsumerGroups:
         for member_id in member_ids:
             draft.remove_member(member_id)
         refresh(draft, rules, must_bump=True)
+        if not draft.group.members:
+            draft.put_targets({}, draft.group.epoch, 0)  # nobody waits for another one
 
         def removed(step: CoordinatorStep, error: Code) -> None:
             if not error:

@@ -70,9 +70,9 @@ class ConsumerGroup(TimedGroup):
         return [member for member in self.members.values() if member.classic is not None]
 
     def assignor(self, default: str) -> str:
-        """Return the assignor that most members ask for."""
+        """Return the assignor that most members ask for; the default one if no other has more votes."""
         votes = Counter(member.assignor for member in self.members.values() if member.assignor)
-        return votes.most_common(1)[0][0] if votes else default
+        return max(votes, key=lambda name: (votes[name], name == default, name), default=default)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """Return the names of the topics that a member subscribes to."""

@@ -211,15 +211,15 @@ def _member(
 ) -> ConsumerMember:
     """Return the member that sent a request: a known one, or a new one. Raises RequestRefused."""
     group, member_id, joins = draft.group, request.member_id, request.member_epoch == JOINING_EPOCH
-    if member_id not in group.members and len(group.members) >= rules.config.consumer_member_count_max:
-        count = rules.config.consumer_member_count_max
-        text = f"The consumer group has reached its maximum capacity of {count} members."
-        raise RequestRefused(Code.GROUP_MAX_SIZE_REACHED, text)
     static = group.static_member(request.instance_id)
     if joins and request.instance_id is not None and static is not None:
         return _returned(draft, static, member_id)
     member = group.members.get(member_id)
     if member is None and joins:
+        count = rules.config.consumer_member_count_max
+        if len(group.members) >= count:
+            text = f"The consumer group has reached its maximum capacity of {count} members."
+            raise RequestRefused(Code.GROUP_MAX_SIZE_REACHED, text)
         return ConsumerMember(member_id)
     if request.instance_id is not None:
         member = known_static(static, member_id, request.instance_id)

@@ -31,17 +31,21 @@ from ottla.model.error_codes import Code
 
 
 def subscribe(draft: GroupDraft, member: ConsumerMember, rules: GroupRules) -> None:
-    """Store a member's subscription. If it or the topics have changed, the group gets a new epoch and target.
+    """Store a member's subscription. If it, the topics, or the assignor that most members ask for have
+    changed, the group gets a new epoch and target.
 
     Raises RequestRefused if its regular expression is invalid.
     """
     before = draft.group.members.get(member.member_id)
+    default = rules.config.consumer_assignors[0]
+    assignor = draft.group.assignor(default)
     if before is None or before.metadata_value() != member.metadata_value():
         draft.put_member(member)
     wants_else = before is None or (before.topics, before.regex) != (member.topics, member.regex)
     has_both = bool(member.topics and member.regex)
     is_later = wants_else and has_both and member.regex not in draft.group.resolved
-    refresh(draft, rules, must_bump=wants_else, later=member.regex if is_later else None)
+    must_bump = wants_else or draft.group.assignor(default) != assignor
+    refresh(draft, rules, must_bump=must_bump, later=member.regex if is_later else None)
     if draft.group.epoch > draft.group.assignment_epoch and not assignment_wait_ms(draft.group, rules):
         assign(draft, rules)
 
@@ -61,7 +65,7 @@ def refresh(draft: GroupDraft, rules: GroupRules, *, must_bump: bool, later: str
     if not must_bump and group.seen_topics == rules.topics.version:
         return
     resolve(draft, rules, later)
-    now = metadata_hash(group.known_topics(rules.topics))
+    now = metadata_hash(group.known_topics(rules.topics), rules.topics)
     if must_bump or now != group.metadata_hash:
         draft.put_epoch(group.epoch + 1, now)
     group.seen_topics = rules.topics.version if later is None else None

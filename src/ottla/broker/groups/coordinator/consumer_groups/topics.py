@@ -27,7 +27,7 @@ class TopicFacts:
 
 
 class TopicsView(Protocol):
-    """The topics of the cluster. `version` changes with every topic that is created, deleted or grows."""
+    """The topics of the cluster. `version` changes if one is created, deleted, grows or moves."""
 
     @property
     def version(self) -> int:
@@ -38,6 +38,9 @@ class TopicsView(Protocol):
 
     def by_id(self, topic_id: bytes) -> TopicFacts | None:
         """Return a topic, or None."""
+
+    def racks(self, name: str) -> Iterable[Iterable[str]]:
+        """Return the racks of the replicas of each of a topic's partitions; nothing if brokers have none."""
 
     def names(self) -> Iterable[str]:
         """Return the names of all topics that a regular expression may match."""
@@ -63,12 +66,17 @@ def matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
     return frozenset(all_names.filter(is_match).to_pylist())
 
 
-def metadata_hash(topics: Iterable[TopicFacts]) -> int:
-    """Return a hash that changes if a topic is created, deleted, recreated or grows; 0 without topics.
+def metadata_hash(topics: Iterable[TopicFacts], view: TopicsView) -> int:
+    """Return a hash that changes if a topic is created, deleted, recreated or grows, or if a partition gets
+    replicas in other racks (KIP-1101); 0 without topics.
 
     Only compared with hashes of this function: Kafka computes others, and then rebalances once.
     """
-    rows = sorted(f"{topic.name}\0{topic.topic_id.hex()}\0{topic.partition_count}" for topic in topics)
+    rows = []
+    for topic in topics:
+        racks = "".join(f"\0{','.join(sorted(of_partition))}" for of_partition in view.racks(topic.name))
+        rows.append(f"{topic.name}\0{topic.topic_id.hex()}\0{topic.partition_count}{racks}")
+    rows.sort()
     if not rows:
         return 0
     digest = hashlib.blake2b("\n".join(rows).encode(), digest_size=8).digest()
