@@ -99,12 +99,12 @@ TAKES_OFFSETS = {
 
 ATTRIBUTES: dict[type, str] = {
     Admin: """
-        abort_transaction alter_configs alter_group_offsets alter_share_group_offsets close create_partitions
-        create_topics delete_group_offsets delete_groups delete_records delete_share_group_offsets
-        delete_topics describe_cluster describe_configs describe_groups describe_producers describe_topics
-        describe_transactions find_hanging_transactions group_lag group_offsets groups_named
-        list_config_resources list_groups list_offsets list_topics list_transactions reset_group_offsets share_group_offsets
-        terminate_transaction
+        abort_transaction alter_configs alter_group_offsets alter_share_group_offsets close
+        create_partitions create_topics delete_group_offsets delete_groups delete_records
+        delete_share_group_offsets delete_topics describe_cluster describe_configs describe_groups
+        describe_producers describe_topics describe_transactions find_hanging_transactions group_lag
+        group_offsets groups_named list_config_resources list_groups list_offsets list_topics
+        list_transactions reset_group_offsets share_group_offsets terminate_transaction
         alter_client_quotas alter_user_scram_credentials create_acls delete_acls describe_acls
         describe_client_quotas describe_user_scram_credentials
     """,
