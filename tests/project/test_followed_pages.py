@@ -51,6 +51,15 @@ def shell(
     return PageShell(tmp_path, monkeypatch, broker.bootstrap, f"{zookeeper_server.connect}/pages")
 
 
+def test_the_commands_of_the_readme_run(shell: PageShell, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = [block for block in page_blocks("../README.md", "In 60 seconds") if block.language == "sh"]
+    for command in block.commands:
+        shell.run(command)
+    printed = capsys.readouterr().out
+    assert printed.count("one coffee") == 2
+    assert "kitchen" in printed
+
+
 def test_who_tests_an_application_follows_the_start_page(shell: PageShell) -> None:
     shell.follow("start.md", "I test an application")
 
