@@ -19,9 +19,9 @@ from ottla.aio.pool import LoopPool
 from ottla.aio.rebalancing import LoopRebalancing, RebalanceListener
 from ottla.aio.waiting import ROWS_IN_A_ROW, finishing, uncancelled
 from ottla.client.clock import MONOTONIC, Deadline
+from ottla.consumer.coordinated.base_group_consumer import BaseGroupConsumer
 from ottla.consumer.coordinated.commits import OnCommit, log_failure
 from ottla.consumer.coordinated.group_consumer_config import GroupConsumerConfig
-from ottla.consumer.coordinated.group_face import GroupFace
 from ottla.consumer.coordinated.member_state import MemberState
 from ottla.consumer.coordinated.partitions import AssignedPartitions
 from ottla.consumer.coordinated.topic_selection import TopicSelection, WantedTopics
@@ -37,7 +37,7 @@ from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.rows import Deserializer
 
 
-class GroupConsumer(GroupFace, AsyncClosing):
+class GroupConsumer(BaseGroupConsumer, AsyncClosing):
     """Reads topics as a member of a group. Joins with the first `poll` or iteration, leaves with `close`.
 
         >>> import asyncio

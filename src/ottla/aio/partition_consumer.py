@@ -16,8 +16,8 @@ from ottla.aio.offset_lookup import LoopOffsetLookup
 from ottla.aio.pool import LoopPool
 from ottla.aio.waiting import LOOP_WAITS, ROWS_IN_A_ROW, LoopCondition, finishing
 from ottla.client.clock import MONOTONIC, Deadline
+from ottla.consumer.partition.base_partition_consumer import BasePartitionConsumer, BasePartitionReader
 from ottla.consumer.partition.partition_config import PartitionConfig, checked_partition, wait_ms
-from ottla.consumer.partition.partition_faces import ConsumerFace, ReaderFace
 from ottla.consumer.reading.held_chunks import HeldChunk, HeldChunks, ReadingPosition
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.fetching.fetch_errors import PartitionError
@@ -62,7 +62,7 @@ async def chunks_of(next_chunk: NextChunk) -> AsyncIterator[FetchedDataChunk]:
             await asyncio.sleep(0)
 
 
-class PartitionReader(ReaderFace, AsyncClosing):
+class PartitionReader(BasePartitionReader, AsyncClosing):
     """Made by `PartitionConsumer.consume_partition`.
 
         >>> import asyncio
@@ -164,7 +164,7 @@ class PartitionReader(ReaderFace, AsyncClosing):
         self._end_now()
 
 
-class PartitionConsumer(ConsumerFace[PartitionReader], AsyncClosing):
+class PartitionConsumer(BasePartitionConsumer[PartitionReader], AsyncClosing):
     """Reads partitions that you name, without a group. Made and used in a running event loop.
 
         >>> import asyncio

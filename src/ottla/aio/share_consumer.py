@@ -12,8 +12,14 @@ from ottla.aio.partition_consumer import looked_up, rows_of
 from ottla.aio.pool import LoopPool
 from ottla.aio.waiting import LoopCondition, Tasks, finishing, uncancelled
 from ottla.consumer.reading.held_chunks import HeldChunk
+from ottla.consumer.share.base_share_consumer import (
+    MAX_WAIT_S,
+    BaseShareConsumer,
+    Message,
+    Topics,
+    share_config,
+)
 from ottla.consumer.share.share_config import ShareConfig
-from ottla.consumer.share.share_face import MAX_WAIT_S, Message, ShareFace, Topics, share_config
 from ottla.consumer.share.share_fetcher import ShareFetcher, deadline_after
 from ottla.consumer.share.share_membership import ShareMembership
 from ottla.fetching.chunk_queue import FetchedDataChunk
@@ -59,7 +65,7 @@ class LoopHeartbeats(ShareMembership):
         await self._pool.close()
 
 
-class ShareConsumer(ShareFace, AsyncClosing):
+class ShareConsumer(BaseShareConsumer, AsyncClosing):
     """Reads topics as a member of a share group. Joins with the first `poll`, leaves with `close`.
 
         >>> import asyncio

@@ -1,4 +1,4 @@
-"""Conversations with brokers, written once, as coroutines, for both faces: blocking (threads) and asyncio.
+"""Conversations with brokers, written once, as coroutines, for both drivers: threads and asyncio.
 
 A loop awaits a conversation. A thread runs it with `completed`: each await blocks the thread, so that the
 coroutine never has to be resumed. The protocols below are what a conversation needs; `direct` implements them
@@ -109,7 +109,7 @@ class Metadata(Protocol):
 
 
 class Waits(Protocol):
-    """How a face waits."""
+    """How a driver waits."""
 
     @property
     def is_over(self) -> bool:

@@ -1,4 +1,4 @@
-"""The connections of a client, by broker: opened when needed, dropped when broken. Both faces use it.
+"""The connections of a client, by broker: opened when needed, dropped when broken. Both drivers use it.
 
 A broker answers in order, so a call waits behind a long poll on the same connection: fetches and joins have
 connections of their own.
@@ -30,7 +30,7 @@ P = TypeVar("P", bound=Peer)
 
 
 class Driver(Protocol):
-    """How one face (threads or asyncio) waits, and how it reaches brokers."""
+    """How one driver (threads or asyncio) waits, and how it reaches brokers."""
 
     @property
     def clock(self) -> Clock:
@@ -38,7 +38,7 @@ class Driver(Protocol):
 
     @property
     def waits(self) -> Waits:
-        """How this face waits."""
+        """How this driver waits."""
 
     def metadata(self, config: ClientConfig) -> Metadata:
         """Return new metadata, which has sent no request yet."""

@@ -1,4 +1,4 @@
-"""PeerTerms: what a connection knows about its broker. Both faces use it.
+"""PeerTerms: what a connection knows about its broker. Both drivers use it.
 
 The versions that the broker speaks, until when a login is valid, how long it wants no requests, and which
 answers are due.

@@ -12,6 +12,7 @@ from typing import Any
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.offset_lookup import OffsetLookup
+from ottla.consumer.coordinated.base_group_consumer import BaseGroupConsumer
 from ottla.consumer.coordinated.commits import (
     AutoCommit,
     CommitResources,
@@ -20,7 +21,6 @@ from ottla.consumer.coordinated.commits import (
     log_failure,
 )
 from ottla.consumer.coordinated.group_consumer_config import GroupConsumerConfig
-from ottla.consumer.coordinated.group_face import GroupFace
 from ottla.consumer.coordinated.member_state import MemberState
 from ottla.consumer.coordinated.membership_thread import MembershipThread
 from ottla.consumer.coordinated.partitions import AssignedPartitions
@@ -44,7 +44,7 @@ from ottla.records.rows import Deserializer
 Message = MessageAndMetadata[Any, Any]
 
 
-class GroupConsumer(GroupFace, Closing):
+class GroupConsumer(BaseGroupConsumer, Closing):
     """Reads topics as a member of a group. Joins with the first `poll`, leaves with `close`.
 
     `topics` is a name, several names, or a compiled pattern that must match whole names. Settings are

@@ -8,9 +8,9 @@ from itertools import chain
 from typing import Any
 
 from ottla.client.clock import MONOTONIC, Deadline
+from ottla.consumer.partition.base_partition_consumer import BasePartitionConsumer
 from ottla.consumer.partition.partition_config import PartitionConfig, checked_partition
 from ottla.consumer.partition.partition_connections import PartitionConnections
-from ottla.consumer.partition.partition_faces import ConsumerFace
 from ottla.consumer.partition.partition_reader import PartitionReader
 from ottla.consumer.reading.held_chunks import HeldChunk, ReadingPosition
 from ottla.fetching.chunk_queue import FetchedDataChunk
@@ -25,7 +25,7 @@ from ottla.records.messages import MessageAndMetadata
 from ottla.records.rows import Deserializer
 
 
-class PartitionConsumer(ConsumerFace[PartitionReader], Closing):
+class PartitionConsumer(BasePartitionConsumer[PartitionReader], Closing):
     """Reads partitions that you name, without a group. Connects at the first need; ends with `close`.
 
         >>> from ottla import EmbeddedBroker, PartitionConsumer, Producer

@@ -13,8 +13,8 @@ from typing import Any
 
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.offset_lookup import OffsetLookup
+from ottla.consumer.partition.base_partition_consumer import BasePartitionReader
 from ottla.consumer.partition.partition_config import wait_ms
-from ottla.consumer.partition.partition_faces import ReaderFace
 from ottla.consumer.reading.held_chunks import HeldChunk, HeldChunks, ReadingPosition
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.fetching.fetch_errors import PartitionError
@@ -24,7 +24,7 @@ from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.messages import MessageAndMetadata
 
 
-class PartitionReader(ReaderFace, Closing):
+class PartitionReader(BasePartitionReader, Closing):
     """Made by `PartitionConsumer.consume_partition`.
 
     One thread iterates; any thread may call the other methods.

@@ -11,8 +11,14 @@ from ottla.client.direct import DirectMetadata
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.pool import ConnectionPool
 from ottla.consumer.reading.held_chunks import HeldChunk
+from ottla.consumer.share.base_share_consumer import (
+    MAX_WAIT_S,
+    BaseShareConsumer,
+    Message,
+    Topics,
+    share_config,
+)
 from ottla.consumer.share.heartbeats import Heartbeats
-from ottla.consumer.share.share_face import MAX_WAIT_S, Message, ShareFace, Topics, share_config
 from ottla.consumer.share.share_fetcher import ShareFetcher, deadline_after
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.model.closing import Closing
@@ -20,7 +26,7 @@ from ottla.model.forgotten import stop_if_forgotten
 from ottla.records.rows import Deserializer
 
 
-class ShareConsumer(ShareFace, Closing):
+class ShareConsumer(BaseShareConsumer, Closing):
     """Reads topics as a member of a share group. Joins with the first `poll`, leaves with `close`.
 
     Members share the records of each partition: the broker locks a record for the member that gets it, until

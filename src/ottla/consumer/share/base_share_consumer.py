@@ -39,7 +39,7 @@ def share_config(
     return ShareConfig.from_properties(group_settings(properties, group_id, settings))
 
 
-class ShareFace:
+class BaseShareConsumer:
     """A member of a share group: its properties, and the methods that need not wait."""
 
     def __init__(

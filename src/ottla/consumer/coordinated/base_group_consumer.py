@@ -24,7 +24,7 @@ MAX_WAIT_MS = 1_000.0
 """The longest wait for records before the consumer tells its member again that the application is alive."""
 
 
-class GroupFace(ABC):
+class BaseGroupConsumer(ABC):
     """A member of a group: its properties, and the methods that need not wait."""
 
     _membership: DrivenMember

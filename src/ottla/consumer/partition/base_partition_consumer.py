@@ -18,7 +18,7 @@ from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.rows import Deserializer, RowMaker
 
 
-class ReaderFace:
+class BasePartitionReader:
     """One partition: the state of its reader, and the methods that need not wait."""
 
     def __init__(
@@ -166,10 +166,10 @@ class ReaderFace:
         return self._is_over or self._feed.is_closed
 
 
-R = TypeVar("R", bound=ReaderFace)
+R = TypeVar("R", bound=BasePartitionReader)
 
 
-class ConsumerFace(Generic[R]):
+class BasePartitionConsumer(Generic[R]):
     """Partitions that the application chose, each with its reader."""
 
     _engine: PartitionFeeds
