@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.broker.security import strangers
+from ottla.broker.security import unauthenticated
 from ottla.broker.security.mechanisms import invalid
-from ottla.broker.serving import doorkeeper
+from ottla.broker.serving import login_gate
 from ottla.model.address import parse_addresses
 from ottla.model.error_codes import Code
 from ottla.wire.api.api_versions import ApiVersionsRequest
@@ -125,7 +125,7 @@ def test_an_ended_session_is_closed(certificates: Certificates, tmp_path: Path) 
 def test_who_does_not_log_in_in_time_is_cut_off(
     secured: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doorkeeper, "LOGIN_S", 0.05)
+    monkeypatch.setattr(login_gate, "LOGIN_S", 0.05)
     with socket.create_connection(parse_addresses(secured.bootstrap_at("SASL_PLAINTEXT"))[0], 60) as silent:
         assert silent.recv(1) == b""
 
@@ -159,7 +159,7 @@ def test_who_holds_most_before_its_login_goes_first(
     secured: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half a request of each of many strangers must not fill the memory, nor keep others from logging in."""
-    monkeypatch.setattr(strangers, "STRANGERS_BYTES_MAX", 300_000)
+    monkeypatch.setattr(unauthenticated, "UNAUTHENTICATED_BYTES_MAX", 300_000)
     address = parse_addresses(secured.bootstrap_at("SASL_PLAINTEXT"))[0]
     with ExitStack() as stack:
         greedy = [stack.enter_context(socket.create_connection(address, 60)) for _ in range(8)]

@@ -72,7 +72,7 @@ def _begin(inquiry: Inquiry, request: FetchRequest, response: FetchResponse) -> 
     now_ms, uses_ids = inquiry.broker.runtime.now_ms(), inquiry.version >= IDS_SINCE
     response = sessions.begin(request, response, uses_ids=uses_ids, now_ms=now_ms)
     if response.session_id:
-        link.farewells[FetchSessions] = partial(sessions.drop, response.session_id)
+        link.on_leave[FetchSessions] = partial(sessions.drop, response.session_id)
     return response
 
 

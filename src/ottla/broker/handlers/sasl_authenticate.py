@@ -18,10 +18,10 @@ from ottla.wire.versions import VersionRange
 
 def handle(inquiry: Inquiry, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse | None:
     """Take the token."""
-    door = inquiry.link.door
-    if door is None or door.session.state is SaslState.OPEN:
+    gate = inquiry.link.login_gate
+    if gate is None or gate.session.state is SaslState.OPEN:
         return refuse(request, Code.ILLEGAL_SASL_STATE, inquiry.version)
-    answer = door.token(bytes(request.auth_bytes))
+    answer = gate.token(bytes(request.auth_bytes))
     response = SaslAuthenticateResponse(
         error_code=answer.error,
         error_message=answer.text,
@@ -30,7 +30,7 @@ def handle(inquiry: Inquiry, request: SaslAuthenticateRequest) -> SaslAuthentica
     )
     if not answer.error:
         return response
-    door.after_delay(partial(inquiry.reply_last, response))
+    gate.after_delay(partial(inquiry.reply_last, response))
     return None
 
 

@@ -18,17 +18,17 @@ from ottla.wire.versions import VersionRange
 
 def handle(inquiry: Inquiry, request: SaslHandshakeRequest) -> SaslHandshakeResponse | None:
     """Choose the mechanism."""
-    door = inquiry.link.door
-    if door is None:
+    gate = inquiry.link.login_gate
+    if gate is None:
         return SaslHandshakeResponse(error_code=Code.ILLEGAL_SASL_STATE)
-    error = door.session.handshake(request.mechanism, inquiry.version, inquiry.broker.runtime.loop.time())
+    error = gate.session.handshake(request.mechanism, inquiry.version, inquiry.broker.runtime.loop.time())
     answer = SaslHandshakeResponse(
         error_code=error,
-        mechanisms=[] if error is Code.ILLEGAL_SASL_STATE else list(door.settings.mechanisms),
+        mechanisms=[] if error is Code.ILLEGAL_SASL_STATE else list(gate.settings.mechanisms),
     )
-    if not door.session.is_over:
+    if not gate.session.is_over:
         return answer
-    door.after_delay(partial(inquiry.reply_last, answer))
+    gate.after_delay(partial(inquiry.reply_last, answer))
     return None
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from ottla.broker.security.mechanisms import FindScram, Login, PlainLogin, ScramLogin
 from ottla.broker.security.principal import ANONYMOUS, CertificateNames, Principal
 from ottla.broker.security.sasl_session import Logins, SaslSession
-from ottla.broker.security.strangers import Strangers
 from ottla.broker.security.tls_contexts import FollowedContext
 from ottla.broker.security.token_login import SigningKeys, TokenLogin
+from ottla.broker.security.unauthenticated import UnauthenticatedPeers
 from ottla.broker.settings.listeners import Listener
 
 _NONCE_BYTES = 24
@@ -23,7 +23,7 @@ class ListenerSecurity:
 
     def __init__(self, listener: Listener, find_scram: FindScram, now_s: Callable[[], float]) -> None:
         self.listener = listener
-        self.strangers = Strangers()
+        self.unauthenticated = UnauthenticatedPeers()
         self._find_scram = find_scram
         self._followed = FollowedContext(listener.tls, now_s) if listener.tls else None
         self._names = CertificateNames(listener.tls.principal_rules) if listener.tls else None

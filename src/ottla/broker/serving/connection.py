@@ -17,9 +17,9 @@ from typing import TypeVar, cast
 from ottla.broker.security.principal import ANONYMOUS
 from ottla.broker.serving.answer_writer import UNSENT_BYTES_HIGH, AnswerWriter
 from ottla.broker.serving.connection_context import ConnectionContext
-from ottla.broker.serving.doorkeeper import Doorkeeper
 from ottla.broker.serving.express_lane import ExpressLane
 from ottla.broker.serving.handler import Cancellable, DividedCall, DropConnection, Handler, Inquiry, refusal
+from ottla.broker.serving.login_gate import LoginGate
 from ottla.broker.serving.throttle import Throttle
 from ottla.broker.storage.memory import SMALL_BYTES
 from ottla.model.error_codes import Code
@@ -59,14 +59,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._security = context.security
         self.listener = context.security.listener.name
         self.principal = ANONYMOUS
-        self.door: Doorkeeper | None = None
+        self.login_gate: LoginGate | None = None
         self._receiver = FrameReceiver(frame_bytes_max=context.request_bytes_max)
         self._express = ExpressLane(context.broker, context.faults, context.traffic, self)
         short_cut = context.lane_of(self._express)
         session, sasl = context.security.session(), context.security.listener.sasl
         if session is not None and sasl is not None:
-            self.door = Doorkeeper(session, sasl, context.security.strangers, short_cut, self)
-            short_cut = self.door.take
+            self.login_gate = LoginGate(session, sasl, context.security.unauthenticated, short_cut, self)
+            short_cut = self.login_gate.take
         self._wire = ServerConnection(
             served=context.broker.served, receiver=self._receiver, short_cut=short_cut
         )
@@ -83,7 +83,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.answers = AnswerWriter(context.broker.memory, self._loop)
         self.last_active = 0.0
         self.parked: Cancellable | None = None
-        self.farewells: dict[Hashable, Callable[[], None]] = {}
+        self.on_leave: dict[Hashable, Callable[[], None]] = {}
         self.peer_host = ""
         self.is_cut = False
         self.has_left = False
@@ -99,7 +99,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         certified = self._security.certified(transport.get_extra_info("ssl_object"))
         if certified is None:
             self.drop(RemoteProtocolError("no rule of ssl.principal.mapping.rules fits its certificate"))
-        elif self.door is None:
+        elif self.login_gate is None:
             self.principal = certified
 
     def admit(self) -> None:
@@ -108,14 +108,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.has_left = True
-        if self.door is not None:
-            self.door.forget()
+        if self.login_gate is not None:
+            self.login_gate.forget()
         self._wire.close()
         self.throttle.end()
         if self.parked is not None:
             self.parked.cancel()
-        for farewell in self.farewells.values():
-            farewell()
+        for callback in self.on_leave.values():
+            callback()
         self._hold(0)
         self.answers.lost()
         self._traffic.forget(self)
@@ -133,8 +133,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._chunk_bytes *= 4
         self._is_holding = self._waiting_for is not None
         self._serve()
-        if self.door is not None:
-            self.door.holds(self._receiver.held_bytes)
+        if self.login_gate is not None:
+            self.login_gate.holds(self._receiver.held_bytes)
 
     def eof_received(self) -> bool:
         self._wire.eof()

@@ -18,7 +18,7 @@ from ottla.broker.coordination.effects import Caller
 from ottla.broker.security.principal import Principal
 from ottla.broker.serving.client_quotas import MutationQuota
 from ottla.broker.serving.division import Division
-from ottla.broker.serving.doorkeeper import Doorkeeper
+from ottla.broker.serving.login_gate import LoginGate
 from ottla.broker.serving.served_broker import ServedBroker
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, OttlaError, StorageError
@@ -46,16 +46,16 @@ class ClientLink(Protocol):
 
     `parked` is the fetch that waits for more records; it is cancelled when the client leaves. `has_left` says
     whether the client has left already. `listener` is the name of the listener that it came to, `principal`
-    who it is, `door` its login if the listener asks for one. `farewells` are called when the client leaves.
+    who it is, `login_gate` its login if the listener asks for one. `on_leave` is called when the client leaves.
     """
 
     peer_host: str
     listener: str
     principal: Principal
-    door: Doorkeeper | None
+    login_gate: LoginGate | None
     has_left: bool
     parked: Cancellable | None
-    farewells: dict[Hashable, Callable[[], None]]
+    on_leave: dict[Hashable, Callable[[], None]]
 
     def sends_files(self) -> bool:
         """Whether records may be left in their files: the connection sends them from there."""

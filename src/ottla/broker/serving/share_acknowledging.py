@@ -42,7 +42,7 @@ def open_session(
     broker = inquiry.broker
     key = SessionKey(broker.broker_id, request.group_id, request.member_id)
     session = broker.shares.sessions.take(key, epoch, broker.store.config.shares.sessions_max)
-    inquiry.link.farewells[key] = partial(broker.shares.end_session, key)
+    inquiry.link.on_leave[key] = partial(broker.shares.end_session, key)
     return key, session
 
 
@@ -81,7 +81,7 @@ def acknowledge(
     if request.share_session_epoch == LAST_EPOCH:
         key_of_session = SessionKey(inquiry.broker.broker_id, group_id, member_id)
         inquiry.broker.shares.end_session(key_of_session)
-        inquiry.link.farewells.pop(key_of_session, None)
+        inquiry.link.on_leave.pop(key_of_session, None)
     if not batches:
         then(outcomes)
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ottla.broker.security.principal import Principal
 from ottla.broker.security.sasl_session import SaslSession, SaslState, TokenAnswer
-from ottla.broker.security.strangers import STRANGERS_BYTES_MAX, Strangers
+from ottla.broker.security.unauthenticated import UNAUTHENTICATED_BYTES_MAX, UnauthenticatedPeers
 from ottla.broker.settings.security_settings import SaslSettings
 from ottla.model.errors import OttlaError, RemoteProtocolError
 from ottla.wire.primitives import Buffer
@@ -21,11 +21,11 @@ from ottla.wire.server_connection import ShortCut
 LOGIN_S = 30.0
 """How long a client may take from its connection to the end of its login."""
 _KEY_BYTES = 2
-_LIMIT = f" (all together {STRANGERS_BYTES_MAX >> 20} MB at most)"
+_LIMIT = f" (all together {UNAUTHENTICATED_BYTES_MAX >> 20} MB at most)"
 
 
 class GuardedConnection(Protocol):
-    """The connection that the doorkeeper guards."""
+    """The connection that the gate guards."""
 
     principal: Principal
 
@@ -42,20 +42,20 @@ class GuardedConnection(Protocol):
         """Note that the client has logged in: its requests may be as large as those of others."""
 
 
-class Doorkeeper:
-    """The doorkeeper of one connection. Owned by the loop."""
+class LoginGate:
+    """The gate of one connection. Owned by the loop."""
 
     def __init__(
         self,
         session: SaslSession,
         settings: SaslSettings,
-        strangers: Strangers,
+        unauthenticated: UnauthenticatedPeers,
         lane: ShortCut,
         connection: GuardedConnection,
     ) -> None:
         self.session = session
         self.settings = settings
-        self._strangers = strangers
+        self._unauthenticated = unauthenticated
         self._lane = lane
         self._connection = connection
         self._loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ class Doorkeeper:
     def holds(self, size: int) -> None:
         """Note that the connection has a buffer of this size for its requests."""
         if self._timer is not None:
-            self._strangers.hold(self, size)
+            self._unauthenticated.hold(self, size)
 
     def turn_away(self) -> None:
         """Close: peers that have not logged in hold too much memory, and this one the most."""
@@ -98,7 +98,7 @@ class Doorkeeper:
 
     def forget(self) -> None:
         """End the timer: the login is done, or the connection is gone."""
-        self._strangers.forget(self)
+        self._unauthenticated.forget(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
