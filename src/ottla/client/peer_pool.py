@@ -18,8 +18,8 @@ from ottla.client.clock import Clock, Deadline
 from ottla.client.conversation import Metadata, Peer, Tries, Waits
 from ottla.client.coordinators import CoordinatorKind, coordinator_of, coordinator_request
 from ottla.client.reactions import Action, Call, action_about
+from ottla.client.reconnect_pauses import ReconnectPauses
 from ottla.client.retry import Backoff
-from ottla.client.setbacks import Setbacks
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.errors import BrokerUnreachable, ConnectionLost, OttlaError, RequestTimedOut
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
@@ -65,7 +65,7 @@ class PeerPool(abc.ABC, Generic[P]):
         self._chance = chance or random.Random()
         self._retrying = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         reconnecting = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
-        self._setbacks = Setbacks(reconnecting, clock.now_ms, self._chance)
+        self._pauses = ReconnectPauses(reconnecting, clock.now_ms, self._chance)
         self._connections: dict[int, P] = {}
         self._opening: dict[int, AbstractAsyncContextManager[Any]] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], BrokerNode] = {}
@@ -93,7 +93,7 @@ class PeerPool(abc.ABC, Generic[P]):
 
     def pause_left_ms(self, broker_id: int) -> float:
         """Return how long `to` would wait before it connects."""
-        return self._setbacks.left_ms(broker_id)
+        return self._pauses.left_ms(broker_id)
 
     async def to_any(self, deadline: Deadline | None = None) -> P:
         """Return an open connection to any broker if there is one, else the first that can be opened."""
@@ -157,9 +157,9 @@ class PeerPool(abc.ABC, Generic[P]):
             try:
                 connection = self._connections[node.broker_id] = await self._open(node, deadline)
             except OttlaError:
-                self._setbacks.failed(node.broker_id)
+                self._pauses.failed(node.broker_id)
                 raise
-            self._setbacks.reached(node.broker_id)
+            self._pauses.reached(node.broker_id)
             return connection
 
     # --- coordinators
@@ -212,7 +212,7 @@ class PeerPool(abc.ABC, Generic[P]):
                 answer = await connection.call(request, version=version, timeout_ms=timeout_ms)
             except RequestTimedOut:
                 if connection.broker_id is not None:
-                    self._setbacks.failed(connection.broker_id)  # the broker is stuck: try others first
+                    self._pauses.failed(connection.broker_id)  # the broker is stuck: try others first
                 raise
             known = self._coordinators[kind, key] = coordinator_of(answer, key, kind, version)
             log.info("%s %r is coordinated by broker %d", kind.name.lower(), key, known.broker_id)
