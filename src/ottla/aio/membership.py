@@ -56,7 +56,7 @@ class LoopMembership(DrivenMember):
 
     def subscribe(self, selection: TopicSelection) -> None:
         """Want other topics from now on."""
-        self.looks.selection = selection
+        self.lookups.selection = selection
         self._look_wanted.set()
         if not selection.is_pattern:
             self.with_member(lambda member: member.subscribe(selection.names))
@@ -135,17 +135,17 @@ class LoopMembership(DrivenMember):
             await is_set_within(self._look_wanted, pause_ms / 1000)
 
     async def _has_seen_all(self) -> bool:
-        look = self.looks.look(lambda: self._metadata.view)
+        lookup = self.lookups.once(lambda: self._metadata.view)
         try:
-            wanted = next(look)
+            wanted = next(lookup)
             while True:
                 if wanted is None:
                     view = await self._metadata.refresh_all(reason="topics by pattern")
                 else:
                     view = await self._metadata.refresh(sorted(wanted), reason="topics of the group")
-                wanted = look.send(view)
+                wanted = lookup.send(view)
         except StopIteration as end:
             has_seen_all: bool = end.value
             return has_seen_all
         except Exception as error:  # noqa: BLE001 - the application gets it
-            return self.looks.failed(error)
+            return self.lookups.failed(error)

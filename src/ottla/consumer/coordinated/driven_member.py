@@ -21,7 +21,7 @@ from ottla.consumer.coordinated.member import GroupConsumerMember
 from ottla.consumer.coordinated.member_config import MemberConfig
 from ottla.consumer.coordinated.member_requests import MemberRequest
 from ottla.consumer.coordinated.member_state import AssignmentChange, MemberState
-from ottla.consumer.coordinated.topic_looks import AnyMember, TopicIdLooks, TopicLooks
+from ottla.consumer.coordinated.topic_lookups import AnyMember, TopicIdLookups, TopicLookups
 from ottla.consumer.coordinated.topic_selection import TopicSelection, partition_counts
 from ottla.model.cluster_view import ClusterView
 from ottla.model.errors import OttlaError
@@ -60,8 +60,8 @@ class DrivenMember:
             if config.is_broker_assigned
             else GroupConsumerMember(config, names, pause_ms)
         )
-        looks = TopicIdLooks if config.is_broker_assigned else TopicLooks
-        self.looks = looks(config.group_id, selection, self)
+        lookups_type = TopicIdLookups if config.is_broker_assigned else TopicLookups
+        self.lookups = lookups_type(config.group_id, selection, self)
 
     # --- the application
 
@@ -111,11 +111,11 @@ class DrivenMember:
     @property
     def has_refused_topics(self) -> bool:
         """Whether this member leads the group and cannot assign a topic because brokers refuse it."""
-        return self.looks.has_refused_topics
+        return self.lookups.has_refused_topics
 
     def raise_refusal(self) -> None:
         """Raise the error of a topic that brokers refuse, once for each."""
-        error = self.looks.take_unreported()
+        error = self.lookups.take_unreported()
         if error is not None:
             raise error
 

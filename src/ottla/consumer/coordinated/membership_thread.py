@@ -51,7 +51,7 @@ class MembershipThread(DrivenMember):
         self._interruption = Interruption()
         self._pool = ConnectionPool(client_config, metadata, interruption=self._interruption)
         self._watch = TopicWatch(
-            config.group_id, self.looks, metadata, client_config.metadata_max_age_ms, self.pause_ms
+            config.group_id, self.lookups, metadata, client_config.metadata_max_age_ms, self.pause_ms
         )
         self._thread = threading.Thread(target=self._run, name=f"ottla-group-{config.group_id}", daemon=True)
 

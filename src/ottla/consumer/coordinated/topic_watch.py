@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from ottla.client.metadata import ClusterMetadata
-from ottla.consumer.coordinated.topic_looks import TopicLooks
+from ottla.consumer.coordinated.topic_lookups import TopicLookups
 from ottla.consumer.coordinated.topic_selection import TopicSelection
 
 
@@ -23,12 +23,12 @@ class TopicWatch:
     def __init__(
         self,
         group_id: str,
-        looks: TopicLooks,
+        lookups: TopicLookups,
         metadata: ClusterMetadata,
         max_age_ms: float,
         pause_ms: Callable[[int], float],
     ) -> None:
-        self._looks = looks
+        self._lookups = lookups
         self._metadata = metadata
         self._max_age_ms = max_age_ms
         self._pause_ms = pause_ms
@@ -48,7 +48,7 @@ class TopicWatch:
 
     def select(self, selection: TopicSelection) -> None:
         """Look for other topics from now on. From any thread."""
-        self._looks.selection = selection
+        self._lookups.selection = selection
         self._wanted.set()
 
     def stop(self) -> threading.Thread:
@@ -68,18 +68,18 @@ class TopicWatch:
         try:
             return self._look()
         except Exception as error:  # noqa: BLE001 - the application's thread raises it
-            return True if self._is_stopping else self._looks.failed(error)
+            return True if self._is_stopping else self._lookups.failed(error)
 
     def _look(self) -> bool:
-        look = self._looks.look(lambda: self._metadata.view)
+        lookup = self._lookups.once(lambda: self._metadata.view)
         try:
-            wanted = next(look)
+            wanted = next(lookup)
             while True:
                 if wanted is None:
                     view = self._metadata.refresh_all(reason="topics by pattern")
                 else:
                     view = self._metadata.refresh(sorted(wanted), reason="topics of the group")
-                wanted = look.send(view)
+                wanted = lookup.send(view)
         except StopIteration as end:
             has_seen_all: bool = end.value
             return has_seen_all

@@ -1,4 +1,4 @@
-"""TopicLooks: decides which topics of a group are looked up, and what the answers mean. Does not wait.
+"""TopicLookups: decides which topics of a group are looked up, and what the answers mean. Does not wait.
 
 A look-up is a generator: it yields the topics to request (None: all topics), and is sent the cluster's view.
 """
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 AnyMember = GroupConsumerMember | BrokerAssignedMember
 
-Look = Generator[frozenset[str] | None, ClusterView, bool]
+Lookup = Generator[frozenset[str] | None, ClusterView, bool]
 """A look-up. Returns whether everything was found."""
 
 
@@ -41,7 +41,7 @@ class MemberAccess(Protocol):
         """Tell the application that it has something to do."""
 
 
-class TopicLooks:
+class TopicLookups:
     """Looks up the topics of a pattern and, if the member is the leader, all topics of the group."""
 
     def __init__(self, group_id: str, selection: TopicSelection, access: MemberAccess) -> None:
@@ -73,7 +73,7 @@ class TopicLooks:
         log.warning("group %r: topics could not be looked up: %s", self._group_id, error)
         return False
 
-    def look(self, view: Callable[[], ClusterView]) -> Look:
+    def once(self, view: Callable[[], ClusterView]) -> Lookup:
         """Look the topics up once; `view` is what is known so far."""
         with_member = self._access.with_member
         yield from self._select_by_pattern()
@@ -134,10 +134,10 @@ def _set_counts(member: AnyMember, topics: frozenset[str], counts: Mapping[str, 
         member.set_partition_counts(topics, counts)
 
 
-class TopicIdLooks(TopicLooks):
+class TopicIdLookups(TopicLookups):
     """Finds the names of topics whose ids are in the assignment of a consumer group's member."""
 
-    def look(self, view: Callable[[], ClusterView]) -> Look:
+    def once(self, view: Callable[[], ClusterView]) -> Lookup:
         """Look the topics up once."""
         yield from self._select_by_pattern()
         wanted = self._access.with_member(_unknown)
