@@ -102,7 +102,7 @@ def producer() -> Producer:
         (kafka_offsets, "KafkaOffsets at stuck.example:9092> is closed, but a call in another thread"),
         (
             producer,
-            "producer 'ottla-producer' is closed, but not all .*: ottla-producer-scout",
+            "producer 'ottla-producer' is closed, but not all .*: ottla-producer-metadata",
         ),
     ],
 )

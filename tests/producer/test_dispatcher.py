@@ -82,7 +82,7 @@ def test_another_id_is_asked_for_even_if_other_partitions_can_be_sent() -> None:
     (batch,) = one.take()
     one.answer(1, batch, KafkaError(Code.INVALID_RECORD))
     one.send(0, 1)
-    one.state.scout_wanted.clear()
+    one.state.metadata_wanted.clear()
     assert [batch.partition for batch in one.take()] == [1]
     assert one.dispatcher.questions().wants_identity
-    assert one.state.scout_wanted.is_set()
+    assert one.state.metadata_wanted.is_set()

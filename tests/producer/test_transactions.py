@@ -324,7 +324,7 @@ def test_positions_of_a_member_that_is_none_abort_the_transaction(bootstrap: str
 def test_abort_gives_up_rows_that_are_being_queued(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """The upkeep may move rows into the queues after those were emptied, and before the inbox is."""
+    """The timer thread may move rows into the queues after those were emptied, and before the inbox is."""
     topic = name_after_test(request)
     broker.create_topic(topic, 1)
     fail_rows = Intake.fail_rows

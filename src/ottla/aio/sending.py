@@ -1,6 +1,6 @@
 """The tasks behind an asyncio Producer: they send, ask about the cluster, and watch the time.
 
-The queues and the decisions are those of the blocking Producer: `Dispatcher`, `Scouting`, `TimedWork`.
+The queues and the decisions are those of the blocking Producer: `Dispatcher`, `MetadataAnswers`, `TimedWork`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from ottla.producer.deliveries import BatchDelivery, Submission
 from ottla.producer.dispatcher import Dispatcher
 from ottla.producer.inboxes import TopicInbox
 from ottla.producer.memory import BufferMemory
+from ottla.producer.metadata_answers import MetadataAnswers, identity_request
 from ottla.producer.partitioners import PartitionerChoice, TopicPartitioner
 from ottla.producer.producer_config import ProducerConfig
 from ottla.producer.producer_state import ProducerParts
-from ottla.producer.scouting import Scouting, identity_request
 from ottla.producer.timed_work import TimedWork
 from ottla.producer.topic_directory import KnownTopic
 from ottla.producer.transaction_link import TransactionLink
@@ -93,14 +93,14 @@ class LoopProducerEngine:
         self.metadata = LoopMetadata(config.client)
         self.memory = LoopMemory(config, self.metadata.errors)
         self._topics_changed = LoopCondition()
-        self._scout_wanted, self._upkeep_wanted = asyncio.Event(), asyncio.Event()
+        self._metadata_wanted, self._timer_wanted = asyncio.Event(), asyncio.Event()
         self._left_flight = asyncio.Event()
         self.state = ProducerParts.new(
             config,
             MONOTONIC,
             self.metadata.errors,
-            scout_wanted=self._scout_wanted,
-            upkeep_wanted=self._upkeep_wanted,
+            metadata_wanted=self._metadata_wanted,
+            timer_wanted=self._timer_wanted,
             left_flight=self._left_flight,
             memory=self.memory,
             changed=self._topics_changed,
@@ -112,7 +112,7 @@ class LoopProducerEngine:
         self.pool = LoopPool(config.client, self.metadata)
         self.tasks = Tasks()
         self.encoders = ThreadPoolExecutor(1, thread_name_prefix=f"{config.client.client_id}-encode")
-        self._scouting = Scouting(self.state, self.dispatcher)
+        self._answers = MetadataAnswers(self.state, self.dispatcher)
         self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
         self._transactions: Transactions | None = None
         if config.is_transactional:
@@ -138,8 +138,8 @@ class LoopProducerEngine:
             raise ConfigError(f"topic={topic!r}: the name of a topic is wanted")
         if not self.is_started:
             self.is_started = True
-            self.tasks.start(self._guarded(self._scout()), "ottla-scout")
-            self.tasks.start(self._guarded(self._upkeep()), "ottla-upkeep")
+            self.tasks.start(self._guarded(self._keep_metadata()), "ottla-producer-metadata")
+            self.tasks.start(self._guarded(self._keep_time()), "ottla-producer-timer")
         partitioner = TopicPartitioner(topic, self._choice, self.state.chance.randrange(1 << 16))
         return self.intake.add(TopicInbox(topic, self.state, self.dispatcher, partitioner))
 
@@ -279,27 +279,27 @@ class LoopProducerEngine:
             LOG.exception("a task of the producer failed")
             self.dispatcher.fail(OttlaError(f"the producer cannot go on: {error!r}"))
 
-    async def _upkeep(self) -> None:
+    async def _keep_time(self) -> None:
         work = TimedWork(self.state, self.dispatcher)
         while True:
-            self._upkeep_wanted.clear()
+            self._timer_wanted.clear()
             left_ms = work.left_ms()
             if left_ms > 0:
-                await is_set_within(self._upkeep_wanted, left_ms / 1000.0)
+                await is_set_within(self._timer_wanted, left_ms / 1000.0)
             else:
                 await asyncio.sleep(0)
             work.do()
 
-    async def _scout(self) -> None:
+    async def _keep_metadata(self) -> None:
         failures = 0
         max_age_s = self.config.client.metadata_max_age_ms / 1000
         while True:
             await asyncio.sleep(self._backoff.pause_ms(failures, self.state.chance) / 1000)
-            self._scout_wanted.clear()
+            self._metadata_wanted.clear()
             while not self.dispatcher.questions().is_any:
-                if not await is_set_within(self._scout_wanted, max_age_s):
+                if not await is_set_within(self._metadata_wanted, max_age_s):
                     break
-                self._scout_wanted.clear()
+                self._metadata_wanted.clear()
             failures = 0 if await self._is_all_known() else failures + 1
 
     async def _is_all_known(self) -> bool:
@@ -310,7 +310,7 @@ class LoopProducerEngine:
                 requested_ms = MONOTONIC.now_ms()
                 dispatcher.leaders_requested()
                 view = await self.metadata.refresh(questions.topics, reason="the producer needs leaders")
-                self._scouting.view_came(questions.topics, requested_ms, view)
+                self._answers.view_came(questions.topics, requested_ms, view)
             elif not questions.is_any:
                 await self.metadata.refresh_if_old()
                 dispatcher.leaders_changed(self.metadata.view)
@@ -319,11 +319,11 @@ class LoopProducerEngine:
             if questions.wants_partitions:
                 await self.transactions.register()
         except OttlaError as error:
-            self._scouting.failed(error)
+            self._answers.failed(error)
             if questions.topics is not None:
                 dispatcher.leaders_are_stale()
             return False
-        self._scouting.is_lost = False
+        self._answers.is_lost = False
         return not dispatcher.questions().is_any
 
     async def _identify(self) -> None:
@@ -332,11 +332,11 @@ class LoopProducerEngine:
             try:
                 version = connection.version_for(InitProducerIdRequest.API)
             except LocalProtocolError as error:
-                self._scouting.go_without_identity(f"enable.idempotence: {error}")
+                self._answers.go_without_identity(f"enable.idempotence: {error}")
                 return
-            self._scouting.identity_came(await connection.call(identity_request(), version=version))
+            self._answers.identity_came(await connection.call(identity_request(), version=version))
         except OttlaError as error:
-            self._scouting.identity_failed(error)
+            self._answers.identity_failed(error)
             raise
 
 

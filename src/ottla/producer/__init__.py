@@ -14,8 +14,8 @@ The way of a record, file by file:
     transactions        begin, commit, abort: tells the coordinators through transaction_link
     transaction_ender   ends transactions that producers have handed over (prepared_transaction)
 
-Two more threads: `scout` asks about the cluster, `upkeep` watches the time. Threads call methods of owners,
-never their locks. `accumulator`, `partition_queue`, `batches`, `parts`, `sequences` and
+Two more threads: `metadata_thread` asks about the cluster, `timer_thread` watches the time. Threads call
+methods of owners, never their locks. `accumulator`, `partition_queue`, `batches`, `parts`, `sequences` and
 `transaction_state` decide; they have no clock, lock, thread or socket, directly or indirectly.
 """
 

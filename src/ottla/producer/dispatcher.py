@@ -52,8 +52,7 @@ class BatchAnswer(NamedTuple):
 
 
 class Questions(NamedTuple):
-    """What the scout asks the brokers: the leaders of `topics` (None: they are not needed), and a producer
-    id.
+    """What to ask the brokers: the leaders of `topics` (None: they are not needed), and a producer id.
 
     With `wants_partitions` it tells the transaction coordinator about partitions.
     """
@@ -79,8 +78,8 @@ class Dispatcher:
         self._intake = state.intake
         self._topics = state.topics
         self._errors = state.errors
-        self._scout_wanted = state.scout_wanted
-        self._upkeep_wanted = state.upkeep_wanted
+        self._metadata_wanted = state.metadata_wanted
+        self._timer_wanted = state.timer_wanted
         self._lock = threading.Lock()
         config = state.config
         self._gate = PartitionGate() if config.is_transactional else None
@@ -114,10 +113,10 @@ class Dispatcher:
                 if not self._core.knows(topic, partition) and self._view is not None:
                     self._lead(topic, partition, self._view)
                 leaders.add(self._core.add(topic, partition, parts))
-            needs_scout = NO_LEADER in leaders or self._core.wants_identity or bool(self._core.unregistered)
+            must_ask = NO_LEADER in leaders or self._core.wants_identity or bool(self._core.unregistered)
             senders = [self._sender(leader) for leader in leaders if leader != NO_LEADER]
-        if needs_scout:
-            self._scout_wanted.set()
+        if must_ask:
+            self._metadata_wanted.set()
         for sender in senders:
             sender.wake()
         return True
@@ -127,7 +126,7 @@ class Dispatcher:
         """Send everything without lingering inside this block, because a thread waits for it."""
         self._hurry(1)
         try:
-            self._upkeep_wanted.set()
+            self._timer_wanted.set()
             self._wake_senders()
             yield
         finally:
@@ -158,7 +157,7 @@ class Dispatcher:
             batches = self._core.take(broker_id, now_ms)
             lacks_identity = self._core.lacks_identity
         if lacks_identity:
-            self._scout_wanted.set()
+            self._metadata_wanted.set()
         return batches
 
     def answered(self, broker_id: int, answers: Sequence[BatchAnswer], now_ms: float) -> bool:
@@ -178,7 +177,7 @@ class Dispatcher:
         for sender in moved:
             sender.wake()
         if Action.REFRESH in actions or Action.NEW_IDENTITY in actions:
-            self._scout_wanted.set()
+            self._metadata_wanted.set()
         self._settlement.settle(outcomes)
         self._left_flight.set()
         return Action.REFRESH in actions
@@ -226,7 +225,7 @@ class Dispatcher:
         self._errors.failed(broker(broker_id), error)
         self.leaders_are_stale()
 
-    # ---- the scout
+    # ---- the metadata thread
 
     def questions(self) -> Questions:
         """Return what to ask the brokers."""
@@ -246,10 +245,10 @@ class Dispatcher:
             return topics.union(topic for topic, _ in self._core.leaderless)
 
     def leaders_are_stale(self) -> None:
-        """Have the scout look up the leaders now, even if the metadata is not old yet."""
+        """Have the metadata thread look up the leaders now, even if the metadata is not old yet."""
         with self._lock:
             self._are_leaders_stale = True
-        self._scout_wanted.set()
+        self._metadata_wanted.set()
 
     def leaders_requested(self) -> None:
         """Note that the leaders are requested now. If they become stale after this, they are
@@ -266,14 +265,14 @@ class Dispatcher:
             for topic, partition in self._core.partitions:
                 self._lead(topic, partition, view)
             busy = [] if self.is_stopped else [self._sender(leader) for leader in self._core.busy_leaders]
-        self._upkeep_wanted.set()
+        self._timer_wanted.set()
         for sender in busy:
             sender.wake()
 
     def refuse_topic(self, topic: str, error: OttlaError) -> None:
         """Fail the records of a topic that cannot be written to."""
         self._topics.refuse(topic, error)
-        self._upkeep_wanted.set()
+        self._timer_wanted.set()
 
     def identified(self, identity: Identity | None) -> None:
         """Set the producer's id; None: the brokers have no idempotence, so records are sent without an id."""
@@ -350,7 +349,7 @@ class Dispatcher:
         assert self._gate is not None
         return self._gate
 
-    # ---- the upkeep
+    # ---- the timer thread
 
     @property
     def is_empty(self) -> bool:
@@ -389,8 +388,8 @@ class Dispatcher:
         with self._lock:
             self.is_stopped = True
             senders = list(self._senders.values())
-        self._scout_wanted.set()
-        self._upkeep_wanted.set()
+        self._metadata_wanted.set()
+        self._timer_wanted.set()
         self._memory.close()
         self._topics.close()
         for sender in senders:

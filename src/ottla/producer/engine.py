@@ -13,14 +13,14 @@ from ottla.model.errors import ConfigError, OttlaError, ProducerClosed
 from ottla.producer.column_intake import ColumnIntake
 from ottla.producer.dispatcher import Dispatcher
 from ottla.producer.inboxes import TopicInbox
+from ottla.producer.metadata_thread import MetadataThread
 from ottla.producer.partitioners import PartitionerChoice, TopicPartitioner
 from ottla.producer.producer_config import ProducerConfig
 from ottla.producer.producer_state import ProducerParts
-from ottla.producer.scout import Scout
 from ottla.producer.sender import BrokerSender
+from ottla.producer.timer_thread import TimerThread
 from ottla.producer.transaction_link import TransactionLink
 from ottla.producer.transactions import Transactions, open_transactions
-from ottla.producer.upkeep import Upkeep
 
 ENDING_S = 2.0
 """How long `close` waits for all threads. They end at once, unless a broker's answer is very large."""
@@ -45,10 +45,10 @@ class ProducerEngine:
             self._coordinators = ConnectionPool(config.client, metadata)
             link = TransactionLink(config, self._coordinators.peers, MONOTONIC, state.chance)
             self._transactions = Transactions(state, self._dispatcher, link, self)
-        self._scout = Scout(state, self._dispatcher, metadata, self._register)
-        self._upkeep = Upkeep(state, self._dispatcher)
-        self._scout.thread.start()
-        self._upkeep.thread.start()
+        self._metadata_thread = MetadataThread(state, self._dispatcher, metadata, self._register)
+        self._timer_thread = TimerThread(state, self._dispatcher)
+        self._metadata_thread.thread.start()
+        self._timer_thread.thread.start()
 
     def _new_sender(self, broker_id: int, dispatcher: Dispatcher) -> BrokerSender:
         sender = BrokerSender(broker_id, self.state, dispatcher, self._metadata)
@@ -142,8 +142,9 @@ class ProducerEngine:
         self._dispatcher.stop()
         if self._transactions is not None:
             self._coordinators.interrupt()
-        self._scout.stop()
-        threads = [*(sender.thread for sender in self._senders), self._scout.thread, self._upkeep.thread]
+        self._metadata_thread.stop()
+        threads = [sender.thread for sender in self._senders]
+        threads += [self._metadata_thread.thread, self._timer_thread.thread]
         ended(threads, f"producer {self.config.client.client_id!r}", ENDING_S)
         self._dispatcher.abandon(
             ProducerClosed(f"the producer was closed before the records were acknowledged{why}")

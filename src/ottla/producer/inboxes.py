@@ -65,7 +65,7 @@ class TopicInbox:
         self._topics = state.topics
         self._settlement = state.settlement
         self._memory = state.memory
-        self._upkeep_wanted = state.upkeep_wanted
+        self._timer_wanted = state.timer_wanted
         self._partitioner = partitioner
         self._record_max = state.config.record_max
         self._part_bytes = state.config.part_bytes
@@ -146,7 +146,7 @@ class TopicInbox:
         self._created_ms = self._clock.now_ms()
         self.due_ms = self._created_ms + self._config.linger_ms
         self._settlement.opened(self._submission)
-        self._upkeep_wanted.set()
+        self._timer_wanted.set()
 
     def _earn(self, size: int) -> None:
         """Reserve more memory for rows. Before that, queue the rows if they take enough memory."""

@@ -18,9 +18,7 @@ from ottla.producer.topic_directory import TopicDirectory
 
 @dataclass(frozen=True, slots=True)
 class ProducerParts:
-    """`scout_wanted` and `upkeep_wanted` wake the scout and the upkeep. `left_flight`: an answer
-    has arrived.
-    """
+    """`metadata_wanted` and `timer_wanted` wake these threads. `left_flight`: an answer has arrived."""
 
     config: ProducerConfig
     clock: Clock
@@ -30,8 +28,8 @@ class ProducerParts:
     topics: TopicDirectory
     settlement: Settlement
     errors: NetworkErrors
-    scout_wanted: Flag
-    upkeep_wanted: Flag
+    metadata_wanted: Flag
+    timer_wanted: Flag
     left_flight: Flag
 
     @classmethod
@@ -41,8 +39,8 @@ class ProducerParts:
         clock: Clock,
         errors: NetworkErrors,
         *,
-        scout_wanted: Flag | None = None,
-        upkeep_wanted: Flag | None = None,
+        metadata_wanted: Flag | None = None,
+        timer_wanted: Flag | None = None,
         left_flight: Flag | None = None,
         memory: BufferMemory | None = None,
         changed: Condition | None = None,
@@ -52,17 +50,17 @@ class ProducerParts:
         By default threads wait for the flags.
         """
         memory = memory or BufferMemory(config.buffer_memory, config.max_block_ms, clock, errors)
-        scout_wanted = scout_wanted or threading.Event()
+        metadata_wanted = metadata_wanted or threading.Event()
         return cls(
             config,
             clock,
             random.Random(),
             memory,
             Intake(),
-            TopicDirectory(clock, config.topic_patience_ms, errors, scout_wanted, changed),
+            TopicDirectory(clock, config.topic_patience_ms, errors, metadata_wanted, changed),
             Settlement(memory),
             errors,
-            scout_wanted,
-            upkeep_wanted=upkeep_wanted or threading.Event(),
+            metadata_wanted,
+            timer_wanted=timer_wanted or threading.Event(),
             left_flight=left_flight or threading.Event(),
         )

@@ -1,7 +1,7 @@
 """What the producer knows about topics: how many partitions, which of them have a leader.
 
-A topic is *known*; or *wanted*, which means that the scout has to ask the brokers about it; or *refused*,
-which means that it cannot be written to. User threads wait here for topics that they need.
+A topic is *known*; or *wanted*: the metadata thread has to ask the brokers about it; or *refused*: it cannot
+be written to. User threads wait here for topics that they need.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class TopicDirectory:
         clock: Clock,
         patience_ms: float,
         errors: NetworkErrors,
-        scout_wanted: Flag,
+        metadata_wanted: Flag,
         changed: Condition | None = None,
     ) -> None:
         """`changed` is notified of every change, in addition to the threads that wait."""
         self._clock = clock
         self._patience_ms = patience_ms
         self._errors = errors
-        self._scout_wanted = scout_wanted
+        self._metadata_wanted = metadata_wanted
         # Locked directly, not through the condition: a Ctrl-C in the condition's code would keep it locked.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -61,13 +61,13 @@ class TopicDirectory:
     # ---- for threads that have records
 
     def known(self, topic: str) -> KnownTopic | None:
-        """Return what is known about the topic. If nothing is, return None and have the scout ask."""
+        """Return what is known about the topic. If nothing is, return None and have the brokers asked."""
         known = self._known.get(topic)
         if known is None:
             with self._lock:
                 if topic not in self._wanted and topic not in self._refused:
                     self._wanted[topic] = self._clock.now_ms()
-            self._scout_wanted.set()
+            self._metadata_wanted.set()
         return known
 
     def wait_known(self, topic: str) -> KnownTopic:
@@ -107,7 +107,7 @@ class TopicDirectory:
                     self._wait_until(self._stale[topic] + self._patience_ms)
 
     def is_fresh(self, topic: str, since_ms: float) -> bool:
-        """Whether the brokers were asked about a known topic after `since_ms`; if not, has the scout ask.
+        """Whether the brokers were asked about a known topic after `since_ms`; if not, they are asked soon.
 
         Also True if they have not answered for too long: then the older answer is used.
         """
@@ -117,7 +117,7 @@ class TopicDirectory:
                 self._stale.pop(topic, None)
                 return True
             self._stale.setdefault(topic, since_ms)
-        self._scout_wanted.set()
+        self._metadata_wanted.set()
         return False
 
     def check_open(self, topic: str) -> None:
@@ -164,7 +164,7 @@ class TopicDirectory:
         """Return why the topic cannot be written to, if so, and forget it: the next record asks again."""
         return self._refused.pop(topic, None)
 
-    # ---- for the scout
+    # ---- for the metadata thread
 
     @property
     def wanted(self) -> list[str]:

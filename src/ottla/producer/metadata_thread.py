@@ -15,15 +15,15 @@ from ottla.client.pool import ConnectionPool
 from ottla.client.retry import Backoff
 from ottla.model.errors import LocalProtocolError, OttlaError
 from ottla.producer.dispatcher import Dispatcher, Questions
+from ottla.producer.metadata_answers import MetadataAnswers, identity_request
 from ottla.producer.producer_state import ProducerParts
-from ottla.producer.scouting import Scouting, identity_request
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
 
 LOG = logging.getLogger(__name__)
 
 
-class Scout:
-    """Sends the `Dispatcher.questions` whenever `scout_wanted` is set, and reports the answers.
+class MetadataThread:
+    """Sends the `Dispatcher.questions` whenever `metadata_wanted` is set, and reports the answers.
 
     `register` tells the transaction coordinator which partitions are to be written.
     """
@@ -41,14 +41,14 @@ class Scout:
         self._dispatcher = dispatcher
         self._metadata = metadata
         self._register = register
-        assert isinstance(state.scout_wanted, threading.Event)
-        self._wanted = state.scout_wanted
+        assert isinstance(state.metadata_wanted, threading.Event)
+        self._wanted = state.metadata_wanted
         self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
         self._max_age_ms = config.client.metadata_max_age_ms
-        self._scouting = Scouting(state, dispatcher)
+        self._answers = MetadataAnswers(state, dispatcher)
         self._interruption = Interruption()
         self._pool = ConnectionPool(config.client, metadata, clock=clock, interruption=self._interruption)
-        name = f"{config.client.client_id}-scout"
+        name = f"{config.client.client_id}-metadata"
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def stop(self) -> None:
@@ -66,7 +66,7 @@ class Scout:
                 failures = 0 if self._turn() else failures + 1
         except Exception as error:
             if not self._dispatcher.is_stopped:
-                LOG.exception("the scout failed")
+                LOG.exception("the metadata thread failed")
                 self._dispatcher.fail(OttlaError(f"the producer cannot go on: {error!r}"))
         finally:
             self._pool.close()
@@ -95,11 +95,11 @@ class Scout:
             self._ask(questions)
         except OttlaError as error:
             if not self._dispatcher.is_stopped:
-                self._scouting.failed(error)
+                self._answers.failed(error)
                 if questions.topics is not None:
                     self._dispatcher.leaders_are_stale()
             return False
-        self._scouting.is_lost = False
+        self._answers.is_lost = False
         return not self._has_questions()
 
     def _ask(self, questions: Questions) -> None:
@@ -107,7 +107,7 @@ class Scout:
             requested_ms = self._clock.now_ms()
             self._dispatcher.leaders_requested()
             view = self._metadata.refresh(questions.topics, reason="the producer needs leaders")
-            self._scouting.view_came(questions.topics, requested_ms, view)
+            self._answers.view_came(questions.topics, requested_ms, view)
         elif not questions.is_any:
             self._metadata.refresh_if_old()
             self._dispatcher.leaders_changed(self._metadata.view)
@@ -115,7 +115,7 @@ class Scout:
             try:
                 self._identify()
             except OttlaError as error:
-                self._scouting.identity_failed(error)
+                self._answers.identity_failed(error)
                 raise
         if questions.wants_partitions:
             self._register()
@@ -127,6 +127,6 @@ class Scout:
         try:
             version = connection.version_for(InitProducerIdRequest.API)
         except LocalProtocolError as error:
-            self._scouting.go_without_identity(f"enable.idempotence: {error}")
+            self._answers.go_without_identity(f"enable.idempotence: {error}")
             return
-        self._scouting.identity_came(connection.call(identity_request(), version=version))
+        self._answers.identity_came(connection.call(identity_request(), version=version))

@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 PRODUCER_ID = "the producer id"
 
 
-class Scouting:
+class MetadataAnswers:
     """Processes answers, and tells the dispatcher."""
 
     def __init__(self, state: ProducerParts, dispatcher: Dispatcher) -> None:
@@ -39,7 +39,7 @@ class Scouting:
 
     def failed(self, error: OttlaError) -> None:
         """Note that a request failed. If waiting does not help, everything that waits fails."""
-        LOG.log(logging.DEBUG if self.is_lost else logging.INFO, "the producer's scout: %s", error)
+        LOG.log(logging.DEBUG if self.is_lost else logging.INFO, "the producer has no metadata: %s", error)
         self.is_lost = True
         if action_about(error, Call.METADATA) is Action.FAIL:
             self._dispatcher.abandon(error)

@@ -13,15 +13,15 @@ from ottla.producer.timed_work import TimedWork
 LOG = logging.getLogger(__name__)
 
 
-class Upkeep:
-    """Looks at the time when something is due, and whenever `upkeep_wanted` is set."""
+class TimerThread:
+    """Looks at the time when something is due, and whenever `timer_wanted` is set."""
 
     def __init__(self, state: ProducerParts, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._work = TimedWork(state, dispatcher)
-        assert isinstance(state.upkeep_wanted, threading.Event)
-        self._wanted = state.upkeep_wanted
-        name = f"{state.config.client.client_id}-upkeep"
+        assert isinstance(state.timer_wanted, threading.Event)
+        self._wanted = state.timer_wanted
+        name = f"{state.config.client.client_id}-timer"
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def _run(self) -> None:
@@ -30,7 +30,7 @@ class Upkeep:
                 self._wait()
                 self._work.do()
         except Exception as error:
-            LOG.exception("the upkeep failed")
+            LOG.exception("the timer thread failed")
             self._dispatcher.fail(OttlaError(f"the producer cannot go on: {error!r}"))
 
     def _wait(self) -> None:
