@@ -46,9 +46,9 @@ def _act(options: argparse.Namespace) -> OutputRows:
     path = profile_path()
     findings.check("profiles", lambda: f"{path}{'' if path.exists() else ' is not there, which is fine'}")
     properties = properties_of(options)
-    keeper = str(properties.get("zookeeper.connect", ""))
-    if keeper:
-        findings.check(f"zookeeper {keeper}", lambda: _zookeeper(keeper))
+    zookeeper = str(properties.get("zookeeper.connect", ""))
+    if zookeeper:
+        findings.check(f"zookeeper {zookeeper}", lambda: _zookeeper(zookeeper))
     if "bootstrap.servers" in properties:
         for address in str(properties["bootstrap.servers"]).split(","):
             findings.check(f"address {address.strip()}", partial(_reached, address.strip()))
@@ -94,10 +94,10 @@ def _brokers(findings: _Findings, properties: dict[str, object]) -> None:
 
 
 def _zookeeper(connect: str) -> str:
-    from ottla.cli.kafka.keeper import keeper
+    from ottla.cli.kafka.zookeeper_session import zookeeper_session
     from ottla.zookeeper import paths
     from ottla.zookeeper.recipes import children_if_present
 
-    with keeper(connect) as session:
+    with zookeeper_session(connect) as session:
         names = children_if_present(session, paths.BROKER_IDS)
         return f"answers; brokers {', '.join(sorted(names)) or 'none'} are registered"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ottla.admin import Admin, TopicAndPartition
 from ottla.admin.admin_config import AdminConfig
-from ottla.cli.kafka.keeper import keeper
+from ottla.cli.kafka.zookeeper_session import zookeeper_session
 from ottla.client.zookeeper_metadata import ZooKeeperMetadata
 from ottla.model.errors import ConfigError
 from ottla.offsets import KafkaOffsets, LedgerOffsets, OffsetStore, ZooKeeperOffsets
@@ -61,7 +61,7 @@ class OffsetStores:
     def _session(self) -> ZooKeeperSession:
         if not self._config.zookeeper_connect:
             raise ConfigError("offsets in ZooKeeper: say where it is, with --zookeeper HOST:PORT")
-        return self._stack.enter_context(keeper(self._config.zookeeper_connect))
+        return self._stack.enter_context(zookeeper_session(self._config.zookeeper_connect))
 
     def _kafka(self) -> OffsetStore:
         # Fails within seconds if no broker answers; the store would wait longer.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.broker.security.local_security import BrokerSecurity
     from ottla.zookeeper.server import ZooKeeperServer
 
-PORT, KEEPER_PORT, CONSOLE_PORT = 9092, 2181, 9080
+PORT, ZOOKEEPER_PORT, CONSOLE_PORT = 9092, 2181, 9080
 
 
 def parser() -> Parser:
@@ -36,8 +36,8 @@ def parser() -> Parser:
     parser.add_argument(
         "--zookeeper-port",
         type=int,
-        default=KEEPER_PORT,
-        help=f"ZooKeeper's port; 0 takes a free one ({KEEPER_PORT})",
+        default=ZOOKEEPER_PORT,
+        help=f"ZooKeeper's port; 0 takes a free one ({ZOOKEEPER_PORT})",
     )
     parser.add_argument("--data-dir", required=True, help="directory of all data; created if it is missing")
     parser.add_argument(
@@ -99,17 +99,17 @@ def _act(options: argparse.Namespace) -> None:
     security = _security(options, data_dir)
     with ExitStack() as opened:
         stopped = opened.enter_context(StopSignals())
-        keeper: ZooKeeperServer | None = None
+        zookeeper: ZooKeeperServer | None = None
         rows: list[tuple[Cell, ...]] = []
         if not options.without_zookeeper:
             try:
-                keeper = opened.enter_context(
+                zookeeper = opened.enter_context(
                     ZooKeeperServer(data_dir / "zookeeper", port=options.zookeeper_port)
                 )
             except ServerFailed as error:
                 raise ServerFailed(f"{error}; or leave ZooKeeper out: --without-zookeeper") from error
-            properties["zookeeper.connect"] = keeper.connect
-            rows.append(("zookeeper", keeper.connect))
+            properties["zookeeper.connect"] = zookeeper.connect
+            rows.append(("zookeeper", zookeeper.connect))
         broker = opened.enter_context(
             EmbeddedBroker(
                 port=options.port,
@@ -121,13 +121,13 @@ def _act(options: argparse.Namespace) -> None:
         )
         rows += [("broker", broker.bootstrap)] if security is None else _secured_rows(broker, data_dir)
         if options.console is not None:
-            rows.append(("console", _console(opened, options, broker, keeper)))
+            rows.append(("console", _console(opened, options, broker, zookeeper)))
         _print_addresses(rows, options.format)
         if security is not None and options.format == TABLE:
             _print_settings(broker)
         while not stopped.wait():
-            if keeper is not None and not keeper.running:
-                raise ServerFailed(f"ZooKeeper ended by itself; its log is {keeper.log_path}")
+            if zookeeper is not None and not zookeeper.running:
+                raise ServerFailed(f"ZooKeeper ended by itself; its log is {zookeeper.log_path}")
 
 
 def _security(options: argparse.Namespace, data_dir: Path) -> BrokerSecurity | None:
@@ -162,14 +162,14 @@ def _print_settings(broker: EmbeddedBroker) -> None:
 
 
 def _console(
-    opened: ExitStack, options: argparse.Namespace, broker: EmbeddedBroker, keeper: ZooKeeperServer | None
+    opened: ExitStack, options: argparse.Namespace, broker: EmbeddedBroker, zookeeper: ZooKeeperServer | None
 ) -> str:
     """Start the console; returns its address."""
     from ottla.console.server import ConsoleServer
 
     properties = broker.client_settings(options.user[0] if options.user else "admin")
-    if keeper is not None:
-        properties["zookeeper.connect"] = keeper.connect
+    if zookeeper is not None:
+        properties["zookeeper.connect"] = zookeeper.connect
     history = Path(options.data_dir) / "console-history.json"
     console = opened.enter_context(
         ConsoleServer(properties, port=options.console, history=history, schemas=options.schemas)

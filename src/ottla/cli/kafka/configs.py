@@ -14,10 +14,10 @@ from ottla.cli.kafka import client_quotas, config_resources
 from ottla.cli.kafka.answers import java_error
 from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.java_order import java_order
-from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.settings import admin_properties
 from ottla.cli.kafka.tool import ToolRefused, one_action, run_tool, show, tool_of
 from ottla.cli.kafka.usage.configs import DEFAULTS, SHORTCUTS, USAGE
+from ottla.cli.kafka.zookeeper_session import zookeeper_session
 from ottla.model.errors import KafkaError
 from ottla.model.java_properties import read_properties
 from ottla.zookeeper import paths
@@ -187,7 +187,7 @@ def _in_zookeeper(action: str, options: Options) -> int:
     kind = options.text("entity-type")
     if kind not in _WORDS_0_9:
         raise WrongFlags("--entity-type must be 'topics' or 'clients'")
-    with keeper(options.text("zookeeper")) as session:
+    with zookeeper_session(options.text("zookeeper")) as session:
         topics = ZooKeeperTopics(session)
         if action == "alter":
             if not options.has("entity-name"):

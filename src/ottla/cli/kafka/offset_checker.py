@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from ottla.admin import Admin
 from ottla.cli.kafka.classic_offsets import ClassicOffset, ClassicOffsets
 from ottla.cli.kafka.flags import Options
-from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.settings import profile_properties
 from ottla.cli.kafka.tool import require, run_tool, show, tool_of
 from ottla.cli.kafka.usage.offset_checker import USAGE
+from ottla.cli.kafka.zookeeper_session import zookeeper_session
 from ottla.client.zookeeper_metadata import ZooKeeperMetadata
 from ottla.zookeeper import paths
 from ottla.zookeeper.session import ZooKeeperSession
@@ -28,7 +28,7 @@ def _act(options: Options) -> int:
     require(options, "group")
     connect = options.text("zookeeper", "localhost:2181")
     settings = {"zookeeper.connect": connect, "request.timeout.ms": options.whole("socket.timeout.ms", 6_000)}
-    with keeper(connect) as session, Admin({**profile_properties(), **settings}) as admin:
+    with zookeeper_session(connect) as session, Admin({**profile_properties(), **settings}) as admin:
         missing = _print(session, admin, options)
     if missing:
         show(f"Exiting due to: {_NO_NODE.format(missing)}.")

@@ -89,14 +89,14 @@ def _of_group(wish: Wish) -> Iterator[Iterator[Record]]:
 
 @contextmanager
 def _of_classic_group(wish: Wish) -> Iterator[Iterator[Record]]:
-    from ottla.cli.kafka.keeper import keeper
+    from ottla.cli.kafka.zookeeper_session import zookeeper_session
     from ottla.consumer.classic import ConsumerConnector
     from ottla.zookeeper import paths
     from ottla.zookeeper.recipes import delete_tree
 
     connect = str(wish.properties["zookeeper.connect"])
     group = paths.group(wish.group)
-    with keeper(connect) as session:
+    with zookeeper_session(connect) as session:
         if session.exists(paths.BROKER_IDS) is None:
             raise ToolRefused("No brokers found in ZK.")
         if wish.deletes_group:

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from ottla.cli.kafka.flags import Flag, Options
-from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.tool import Tool, require, run_tool, show
+from ottla.cli.kafka.zookeeper_session import zookeeper_session
 from ottla.client.zookeeper_metadata import ZooKeeperMetadata
 from ottla.consumer.classic.topic_count import topic_count_of
 from ottla.zookeeper import paths
@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _act(options: Options) -> int:
     require(options, "group")
-    with keeper(options.text("zookeeper.connect", "localhost:2181")) as session:
+    with zookeeper_session(options.text("zookeeper.connect", "localhost:2181")) as session:
         problems = unowned(session, options.text("group"))
     for text in problems:
         log.warning("%s", text)

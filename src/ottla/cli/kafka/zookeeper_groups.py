@@ -6,9 +6,9 @@ from ottla.admin import Admin
 from ottla.admin.zookeeper_groups import ZooKeeperGroups
 from ottla.cli.kafka.classic_offsets import ClassicOffsets
 from ottla.cli.kafka.flags import Options, WrongFlags
-from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.settings import admin_properties
 from ottla.cli.kafka.tool import one_action, require, show
+from ottla.cli.kafka.zookeeper_session import zookeeper_session
 from ottla.zookeeper import paths
 from ottla.zookeeper.recipes import children_if_present, delete_tree
 from ottla.zookeeper.session import ZooKeeperSession
@@ -25,7 +25,7 @@ def act(options: Options) -> int:
         require(options, "group")
     if action == "delete" and not options.any_of("group", "topic"):
         raise WrongFlags("Option [delete] either takes [group], [topic], or both")
-    with keeper(options.text("zookeeper")) as session:
+    with zookeeper_session(options.text("zookeeper")) as session:
         if action == "list":
             for name in children_if_present(session, paths.CONSUMERS):
                 show(name)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ottla.admin import Admin
 from ottla.cli.kafka.flags import Flag, Options
-from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.settings import profile_properties
 from ottla.cli.kafka.tool import Tool, ToolRefused, require, run_tool, show
+from ottla.cli.kafka.zookeeper_session import zookeeper_session
 from ottla.model.errors import ConfigError
 from ottla.offsets.export_format import export_entries, export_line
 from ottla.zookeeper import paths
@@ -26,7 +26,7 @@ def export(arguments: Sequence[str]) -> int:
 
 def _export(options: Options) -> int:
     require(options, "output-file")
-    with keeper(options.text("zkconnect", "localhost:2181")) as session:
+    with zookeeper_session(options.text("zkconnect", "localhost:2181")) as session:
         groups = options.values("group") or children_if_present(session, paths.CONSUMERS)
         lines = []
         for group in groups:
@@ -53,7 +53,7 @@ def _load(options: Options) -> int:
         raise ConfigError(
             f"{options.text('input-file')} cannot be read: {error.strerror or error}"
         ) from error
-    with keeper(options.text("zkconnect", "localhost:2181")) as session:
+    with zookeeper_session(options.text("zkconnect", "localhost:2181")) as session:
         for path, offset in export_entries(text):
             write_persistent(session, path, offset.encode())
     return 0
@@ -82,7 +82,8 @@ def _update(where: str, path: str, topic: str) -> int:
     group, connect = properties.get("group.id", ""), properties.get("zookeeper.connect", "")
     if not group or not connect:
         raise ConfigError(f"{path}: group.id and zookeeper.connect are wanted")
-    with keeper(connect) as session, Admin({**profile_properties(), "zookeeper.connect": connect}) as admin:
+    settings = {**profile_properties(), "zookeeper.connect": connect}
+    with zookeeper_session(connect) as session, Admin(settings) as admin:
         offsets = admin.list_offsets(topic, moments[where])
         for topic_partition, log_offset in sorted(offsets.items()):
             show(f"updating partition {topic_partition.partition} with new offset: {log_offset.offset}")

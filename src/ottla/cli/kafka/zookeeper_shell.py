@@ -38,13 +38,13 @@ def run(arguments: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         show(USAGE, is_error=not words)
         raise SystemExit(0 if words else 1)
-    from ottla.cli.kafka.keeper import keeper
+    from ottla.cli.kafka.zookeeper_session import zookeeper_session
 
     connect, *command = words
     show(f"Connecting to {connect}")
     if not command:
         show("Welcome to ZooKeeper!\nJLine support is disabled")
-    with keeper(connect) as session:
+    with zookeeper_session(connect) as session:
         show(_WATCHED.format("SyncConnected"))
         if command:
             return execute(session, command)

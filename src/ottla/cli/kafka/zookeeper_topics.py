@@ -8,9 +8,9 @@ from ottla.admin import NewPartitions, NewTopic
 from ottla.admin.zookeeper_topics import TOPICS, ZooKeeperTopics
 from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.java_order import java_order
-from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.tool import require, show
 from ottla.cli.kafka.topic_text import COLLISIONS, configs_to_add, replica_assignment
+from ottla.cli.kafka.zookeeper_session import zookeeper_session
 from ottla.client.zookeeper_metadata import ZooKeeperMetadata
 from ottla.consumer.classic.topic_count import Whitelist
 from ottla.model.cluster_view import NO_LEADER, PartitionView
@@ -36,7 +36,7 @@ def act(action: str, options: Options) -> int:
         require(options, "topic")
     if action == "create" and not options.has("replica-assignment"):
         require(options, "partitions", "replication-factor")
-    with keeper(options.text("zookeeper")) as session:
+    with zookeeper_session(options.text("zookeeper")) as session:
         try:
             _ACTS[action](_Work(session, options))
         except OttlaError as error:

@@ -13,7 +13,7 @@ TIMEOUT_MS = 30_000
 
 
 @contextmanager
-def keeper(connect: str) -> Iterator[ZooKeeperSession]:
+def zookeeper_session(connect: str) -> Iterator[ZooKeeperSession]:
     """A connected session. Raises ZooKeeperConnectionLost if ZooKeeper does not answer."""
     settings = KazooSettings(connect, session_timeout_ms=TIMEOUT_MS, connection_timeout_ms=TIMEOUT_MS)
     session = KazooZooKeeperSession(settings)
