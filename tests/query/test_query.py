@@ -203,15 +203,27 @@ def test_wrong_scans_are_refused(cluster: EmbeddedBroker) -> None:
         found.to_table()
     with pytest.raises(ConfigError, match="key=3"):
         ottla.scan("orders", key=3, properties=at)  # type: ignore[arg-type]
-    for where in (
-        "amout > 3",
-        "1) union (select 1 from range(3)",
-        "offset in (select 1 from orders)",
-        "",
-        "1 = 1; select 1",
+    for where, text in (
+        ("amout > 3", "^'amout > 3': Binder Error: Referenced column \"amout\" not found"),
+        ("amount >", "^'amount >': syntax error"),
+        ("1) union (select 1 from range(3)", "give one"),
+        ("offset in (select 1 from orders)", "give one"),
+        ("", "give one"),
+        ("1 = 1; select 1", "syntax error"),
     ):
-        with pytest.raises(ConfigError):
+        with pytest.raises(ConfigError, match=text):
             ottla.scan("orders", where=where, properties=at)
+
+
+def test_partitions_without_records_are_read(cluster: EmbeddedBroker) -> None:
+    """A partition gets its files with its first record."""
+    cluster.create_topic("parcels", 3)
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        producer.send("parcels", "a book", partition=1)
+    with ottla.scan("parcels", contains="book", bootstrap_servers=cluster.bootstrap) as found:
+        assert found.to_table().column("partition").to_pylist() == [1]
+        assert found.is_local
+    assert rows(cluster, "select count(*) as n from parcels") == [{"n": 1}]
 
 
 def test_a_text_that_json_may_write_in_another_way_is_not_looked_for_as_text() -> None:

@@ -49,12 +49,16 @@ class Engine(Closing):
         except self._duckdb.Error as error:
             raise ConfigError(f"{name}={value!r:.100}: {_first_line(error)}") from error
 
-    def tree(self, statement: str) -> Tree:
-        """The parsed statement. Raises ConfigError unless it is one SELECT."""
+    def tree(self, statement: str, shown: str = "") -> Tree:
+        """The parsed statement. Raises ConfigError unless it is one SELECT.
+
+        `shown` is what the user wrote of it, for the error.
+        """
         answer = self._fetched("select json_serialize_sql(?::varchar)", [self.with_offset_quoted(statement)])
         tree: Tree = json.loads(answer)
         if tree.get("error"):
-            raise ConfigError(f"{statement!r:.200}: {tree.get('error_message', 'this is not SQL')}")
+            reason = tree.get("error_message", "this is not SQL")
+            raise ConfigError(f"{shown or statement!r:.200}: {reason}")
         if len(tree["statements"]) != 1:
             raise ConfigError(f"{statement!r:.200}: give one SELECT")
         return tree
@@ -109,9 +113,9 @@ class Engine(Closing):
         with self._errors(statement):
             self._connection.execute(statement).fetchall()
 
-    def reader(self, statement: str, rows: int) -> pa.RecordBatchReader:
-        """The rows of a SELECT as a stream of batches of at most `rows`."""
-        with self._errors(statement):
+    def reader(self, statement: str, rows: int, shown: str = "") -> pa.RecordBatchReader:
+        """The rows of a SELECT as a stream of batches of at most `rows`; `shown` as for `tree`."""
+        with self._errors(shown or statement):
             return self._connection.sql(statement).to_arrow_reader(rows)
 
     @contextmanager

@@ -148,6 +148,8 @@ class Scan(Closing):
         self.is_local = True
         has_headers = "headers" in self.schema.names
         for number, wanted in self._source.ranges.items():
+            if wanted.start >= wanted.stop:
+                continue  # a partition without records may have no files
             (partition,) = partitions_in([directories[number]])
             for piece in partition.pieces(wanted.start, wanted.stop, BLOCK_BYTES):
                 for records in records_of(piece, has_headers=has_headers):

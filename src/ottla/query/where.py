@@ -36,7 +36,7 @@ class Where:
         self._columns = columns = sampled_columns(topic, properties, json_texts)
         # The condition is put in parentheses, so that more than one expression does not parse.
         statement = f"select 1 from records where ({condition}\n)"
-        tree = self._engine.tree(statement)
+        tree = self._engine.tree(statement, condition)
         uses = list(table_uses(tree))
         is_condition = bool(condition.strip()) and tree["statements"][0]["node"]["type"] == "SELECT_NODE"
         if len(uses) != 1 or not is_condition:
@@ -60,7 +60,7 @@ class Where:
         self._engine.register("records_in", pa.table([*view.columns, numbers], names=[*COLUMNS, "row"]))
         with self._engine.limited(PART_LIMIT_S):
             try:
-                rows = self._engine.reader(self._statement, 1 << 16).read_all().column("row")
+                rows = self._engine.reader(self._statement, 1 << 16, self._condition).read_all().column("row")
             except self._engine.error_types as error:
                 raise self._engine.translated(error, self._condition) from error
         return np.sort(rows.to_numpy())

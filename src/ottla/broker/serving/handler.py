@@ -46,7 +46,7 @@ class ClientLink(Protocol):
 
     `parked` is the fetch that waits for more records; it is cancelled when the client leaves. `has_left` says
     whether the client has left already. `listener` is the name of the listener that it came to, `principal`
-    who it is, `login_gate` its login if the listener asks for one. `on_leave` is called when the client leaves.
+    who it is, `login_gate` its login if the listener asks for one. `on_leave` is called when it leaves.
     """
 
     peer_host: str

@@ -55,9 +55,7 @@ def test_every_call_gives_what_kafka_gives() -> None:
     assert ours.keys() == kafkas.keys()
     called = set(re.findall(r"\badmin\.(\w+)\(", PROGRAM.read_text()))
     assert set(ours.pop("methods").split()) - called == set(NO_CALLS)
-    different = {
-        name: f"{ours[name]}, Kafka: {kafkas[name]}" for name in ours if ours[name] != kafkas[name]
-    }
+    different = {name: f"{ours[name]}, Kafka: {kafkas[name]}" for name in ours if ours[name] != kafkas[name]}
     listed = tuple(allowed())
     assert {name: both for name, both in different.items() if not name.startswith(listed)} == {}
     assert [name for name in listed if not any(call.startswith(name) for call in different)] == []
