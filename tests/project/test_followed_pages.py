@@ -51,10 +51,14 @@ def shell(
     return PageShell(tmp_path, monkeypatch, broker.bootstrap, f"{zookeeper_server.connect}/pages")
 
 
-def test_the_commands_of_the_readme_run(shell: PageShell, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_of_the_readme_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (block,) = [block for block in page_blocks("../README.md", "In 60 seconds") if block.language == "sh"]
-    for command in block.commands:
-        shell.run(command)
+    with EmbeddedBroker() as broker:
+        shell = PageShell(tmp_path, monkeypatch, broker.bootstrap)
+        for command in block.commands:
+            shell.run(command)
     printed = capsys.readouterr().out
     assert printed.count("one coffee") == 2
     assert "kitchen" in printed
