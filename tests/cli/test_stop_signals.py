@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from ottla import EmbeddedBroker
+from ottla import Admin, EmbeddedBroker, Producer
 from ottla.cli.stop_signals import StopSignals
 from ottla.consumer.classic.stream import run_streams
 from tests.interruption import signal_another_thread
@@ -43,6 +43,22 @@ def test_the_console_ends_by_a_signal_that_another_thread_takes() -> None:
             assert console.wait(PATIENCE_S) == 0
         finally:
             console.kill()
+
+
+def test_a_member_that_sigterm_ends_commits_and_leaves() -> None:
+    """As Ctrl-C does. A member that is just killed keeps its partitions until its session ends."""
+    group = ["-g", "kitchen", "--from", "earliest"]
+    with EmbeddedBroker() as broker, Admin(bootstrap_servers=broker.bootstrap) as admin:
+        with Producer(bootstrap_servers=broker.bootstrap) as producer:
+            producer.send("orders", "tea")
+        command = [sys.executable, "-m", "ottla", "consume", "orders", *group, "-b", broker.bootstrap]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
+            assert reader.stdout is not None
+            assert reader.stdout.readline() == "0:0\ttea\n"
+            reader.terminate()
+            assert reader.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        assert admin.describe_groups("kitchen").members == ()
+        assert admin.group_lag("kitchen").total == 0
 
 
 def test_ctrl_c_ends_streams_whichever_thread_takes_it() -> None:

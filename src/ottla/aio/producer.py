@@ -15,6 +15,7 @@ from ottla.aio.sending import LoopProducerEngine, NoRoom, all_settled, watched
 from ottla.aio.waiting import LOOP_WAITS, ROWS_IN_A_ROW
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.fetching.commit_positions import Committable, commit_positions
+from ottla.model.closing import OfOneProcess
 from ottla.model.committed_positions import GroupMetadata
 from ottla.model.errors import OttlaError, TransactionAborted
 from ottla.model.property_table import merged
@@ -126,7 +127,7 @@ class BatchDelivery:
         return self.result().__await__()
 
 
-class Producer:
+class Producer(OfOneProcess):
     """Sends records to topics. Made and used in a running event loop.
 
         >>> import asyncio

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -97,11 +99,12 @@ COMMANDS = FOR_PEOPLE | KAFKAS_TOOLS
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code.
 
-    An expected error is printed as one line, not as a stack trace.
+    An expected error is printed as one line, not as a stack trace. SIGTERM closes everything, as Ctrl-C does.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = _run(words)
+        with _ended_by_sigterm():
+            code = _run(words)
         sys.stdout.flush()
     except OttlaError as error:
         _say(f"ottla: {error}", is_error=True)
@@ -119,6 +122,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def main_as_tool() -> int:
     """Run the Kafka tool whose name this program was called by."""
     return main([Path(sys.argv[0]).name.removesuffix(".exe"), *sys.argv[1:]])
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Leave the block by SystemExit when SIGTERM comes: clients are closed, and temporary topics deleted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(words: list[str]) -> int:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Self
+from typing import Never, Self
 
 
-class Closing(ABC):
+class OfOneProcess:
+    """Base of objects with connections and threads: these cannot be copied, nor sent to another process."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> Never:
+        raise TypeError(f"{type(self).__name__} cannot be copied or pickled: make one in each process")
+
+
+class Closing(OfOneProcess, ABC):
     """Base of classes with a `close()` that ends them: leaving a `with` block calls it."""
 
     __slots__ = ()
@@ -25,7 +34,7 @@ class Closing(ABC):
         self.close()
 
 
-class AsyncClosing(ABC):
+class AsyncClosing(OfOneProcess, ABC):
     """The same on an event loop: leaving an `async with` block awaits `close()`."""
 
     __slots__ = ()

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ottla.client.conversation import completed
 from ottla.fetching.commit_positions import Committable, commit_positions
+from ottla.model.closing import OfOneProcess
 from ottla.model.committed_positions import GroupMetadata
 from ottla.model.errors import OttlaError, ProducerClosed, TransactionAborted
 from ottla.model.forgotten import stop_if_forgotten
@@ -40,7 +41,7 @@ from ottla.producer.sequences import Identity
 INTERRUPTED_CLOSE_S = 1.0
 
 
-class Producer:
+class Producer(OfOneProcess):
     """Sends records to topics. Any thread may use it. Close it, or use `with`: it has threads of its own.
 
     >>> import pyarrow

@@ -11,7 +11,7 @@ from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.message_formatters import Formatter, Record, formatter
 from ottla.cli.kafka.record_sources import Wish, records
 from ottla.cli.kafka.settings import check_addresses, file_properties, pairs, profile_properties
-from ottla.cli.kafka.tool import ToolRefused, ended_by_signals, require, run_tool, show, tool_of
+from ottla.cli.kafka.tool import ToolRefused, require, run_tool, show, tool_of
 from ottla.cli.kafka.usage.console_consumer import USAGE
 from ottla.model.errors import OttlaError
 
@@ -42,7 +42,7 @@ def _act(options: Options) -> int:
             )
     most = options.whole("max-messages")
     count = 0
-    with ended_by_signals(), records(wish) as source:
+    with records(wish) as source:
         try:
             sys.stdout.flush()
             for record in islice(source, most if most >= 0 else None):

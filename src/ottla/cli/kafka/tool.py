@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.cli.kafka.flags import Flag, Options, Usage, Value, WrongFlags, parse, switch
@@ -89,22 +87,6 @@ def one_action(options: Options, names: Iterable[str], message: str) -> str:
     if len(given) != 1:
         raise WrongFlags(message)
     return given[0]
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Make SIGTERM act like Ctrl-C inside the block, so that everything is closed and final counts are
-    printed.
-    """
-
-    def leave(*_: object) -> None:
-        raise SystemExit(128 + signal.SIGTERM)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def show(text: str, *, is_error: bool = False, ends_line: bool = True) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ottla.cli.kafka.answers import broker_message
 from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.settings import file_properties, profile_properties
-from ottla.cli.kafka.tool import ToolRefused, ended_by_signals, run_tool, tool_of
+from ottla.cli.kafka.tool import ToolRefused, run_tool, tool_of
 from ottla.cli.kafka.usage.verifiable_consumer import USAGE
 from ottla.cli.kafka.verifiable_events import Events
 from ottla.consumer.coordinated import GroupConsumer, RebalanceListener
@@ -60,10 +60,7 @@ def _act(options: Options) -> int:
     listener = _RebalanceEvents(events)
     topic, group = options.text("topic"), options.text("group-id")
     try:
-        with (
-            ended_by_signals(),
-            GroupConsumer(topic, properties, group_id=group, listener=listener) as consumer,
-        ):
+        with GroupConsumer(topic, properties, group_id=group, listener=listener) as consumer:
             try:
                 _read(consumer, options, events)
             except (KeyboardInterrupt, SystemExit):

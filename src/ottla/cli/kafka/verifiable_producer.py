@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from ottla.cli.kafka.answers import broker_message, java_class
 from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.settings import file_properties, profile_properties
-from ottla.cli.kafka.tool import ended_by_signals, run_tool, tool_of
+from ottla.cli.kafka.tool import run_tool, tool_of
 from ottla.cli.kafka.usage.verifiable_producer import USAGE
 from ottla.cli.kafka.verifiable_events import Events
 from ottla.model.errors import OttlaError
@@ -81,7 +81,7 @@ def _act(options: Options) -> int:
     most, rate = options.whole("max-messages"), options.whole("throughput")
     begun = time.monotonic()
     try:
-        with ended_by_signals(), Producer(properties) as producer:
+        with Producer(properties) as producer:
             if not events.is_old:
                 events.emit("startup_complete")
             for (key, value), created_ms in zip(_records(options, most), _times(options), strict=False):
