@@ -10,7 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from ottla import ConfigError, EmbeddedBroker, Producer, TopicAndPartition, aio
+from ottla.aio import group_consumer
 from tests.aio.conftest import run
+from tests.waiting import PATIENCE_S
 
 RECORDS = 2_000
 
@@ -106,6 +108,28 @@ def test_a_listener_commits_before_its_partitions_go(broker: EmbeddedBroker) -> 
     told, stored = run(read)
     assert told == ["assigned", "2 revoked"]
     assert sum(stored.values()) >= 1_500
+
+
+def test_a_callback_of_a_commit_is_called_while_a_poll_waits(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_consumer, "IDLE_MS", 1e9)
+
+    async def commit() -> None:
+        called = asyncio.Event()
+        async with member(broker, "called back", max_poll_interval_ms=3_600_000) as consumer:
+            while (chunk := await consumer.poll(PATIENCE_S)) is not None:
+                if sum(consumer.position(place) for place in consumer.assignment) == RECORDS:
+                    break
+            assert chunk is not None
+            waiting = asyncio.create_task(consumer.poll())
+            await asyncio.sleep(0)
+            consumer.commit_async(chunk, lambda *_: called.set())
+            async with asyncio.timeout(PATIENCE_S):
+                await called.wait()
+            waiting.cancel()
+
+    run(commit)
 
 
 def test_an_end_that_is_cancelled_commits_and_leaves(broker: EmbeddedBroker) -> None:

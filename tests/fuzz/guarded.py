@@ -26,10 +26,11 @@ class Region:
         self._memory = mmap.mmap(-1, self.size + 2 * PAGE)
         whole = np.frombuffer(self._memory, np.uint8)
         self._array = whole[PAGE : PAGE + self.size]
+        start = whole.ctypes.data
+        self.end: int = start + PAGE + self.size
         if SUPPORTED:
             protect = ctypes.CDLL(None, use_errno=True).mprotect
-            start = whole.ctypes.data
-            for page in (start, start + PAGE + self.size):
+            for page in (start, self.end):
                 if protect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), PROT_NONE):
                     raise OSError(ctypes.get_errno(), "mprotect")
 
@@ -58,7 +59,7 @@ class GuardedPool(SlabPool):
         region = self._regions.pop() if self._regions else Region(self._slab_bytes)
         slab = Slab(0)
         slab.array = region.tail(size)
-        slab.size, slab.address = size, slab.array.ctypes.data
+        slab.size, slab.address = size, region.end - size
         self._used[id(slab)] = region
         return Lease(slab, self)
 

@@ -7,6 +7,7 @@ more than it states (`Target.bytes_max`, measured on a sample), or if the proces
 from __future__ import annotations
 
 import faulthandler
+import gc
 import mmap
 import os
 import struct
@@ -21,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Protocol
+
+from tests.fuzz.mutations import Chance
 
 SECONDS_MAX = 1.0
 HANG_SECONDS = 120
@@ -187,11 +190,12 @@ def run(
     `alone`: the process is ours, so say how far it is, and end it with a traceback if an input hangs.
     """
     report = Report(seed)
-    chance = Random(seed)
-    weights = [target.weight for target in targets]
+    chance = Chance(seed)
+    deck = [target for target in targets for _ in range(target.weight)]
     for target in targets:
         target.warm_up()
     journal = Journal()
+    gc.freeze()  # what inputs are made of stays: no need to look at it again and again
     if alone:
         sys.stdout.write(f"if the process dies: python -m tests.fuzz --journal {journal.path}\n")
     settled = 0
@@ -201,7 +205,7 @@ def run(
                 _keep_watch(number)
             if number == count // 5:
                 settled = resident_bytes()
-            (target,) = chance.choices(targets, weights)
+            target = chance.choice(deck)
             started = time.perf_counter()
             data = target.make(chance)
             journal.note(target.name, data)
@@ -216,6 +220,7 @@ def run(
         if alone:
             faulthandler.cancel_dump_traceback_later()
         journal.close()
+        gc.unfreeze()
     report.growth_bytes = max(0, resident_bytes() - settled) if settled else 0
     if report.growth_bytes > GROWTH_BYTES_MAX:
         report.failures.append(Failure("process", b"", f"grew by {report.growth_bytes:,} bytes"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
+from functools import cached_property
 from random import Random
 
 from ottla.model.errors import OttlaError
@@ -46,16 +47,19 @@ class Entry:
     rows: tuple[bytes, ...] | None = None
     checksum: int | None = None
 
+    @cached_property
     def content(self) -> bytes:
         """What is compressed."""
         if self.inner is not None:
-            return b"".join(entry.build() for entry in self.inner)
+            return b"".join(entry.built for entry in self.inner)
         if self.rows is not None:
             return b"".join(varint(len(row)) + row for row in self.rows)
         return self.body
 
-    def build(self) -> bytes:
-        body = self.content()
+    @cached_property
+    def built(self) -> bytes:
+        """All of its bytes. An entry that is not changed is built once."""
+        body = self.content
         if self.codec is not Codec.NONE:
             try:
                 body = bytes(compress(self.codec, body, magic=self.magic))
@@ -164,14 +168,14 @@ def random_set(chance: Random) -> bytes:
         entries[at] = changed(entries[at], chance)
     if chance.random() < 0.05:
         chance.shuffle(entries)
-    data = b"".join(entry.build() for entry in entries)
+    data = b"".join(entry.built for entry in entries)
     fate = chance.random()
     if fate < 0.15:
         return mutated(data, chance)
     if fate < 0.25:
         return data[: chance.randrange(len(data) + 1)]
     if fate < 0.28:
-        return mutations.spliced(data, b"".join(entry.build() for entry in chance.choice(SEEDS)), chance)
+        return mutations.spliced(data, b"".join(entry.built for entry in chance.choice(SEEDS)), chance)
     return data
 
 
@@ -182,18 +186,17 @@ def changed(entry: Entry, chance: Random) -> Entry:
         at = chance.randrange(len(inner))
         inner[at] = changed(inner[at], chance)
         return replace(entry, inner=tuple(inner))
-    (change,) = chance.choices(CHANGES, CHANGE_WEIGHTS)
-    return change(entry, chance)
+    return chance.choice(CHANGES)(entry, chance)
 
 
 def _with_body(entry: Entry, chance: Random) -> Entry:
     if entry.inner is not None:
-        return replace(entry, body=mutated(entry.content(), chance), inner=None)
-    return replace(entry, body=mutated(entry.content(), chance), rows=None)
+        return replace(entry, body=mutated(entry.content, chance), inner=None)
+    return replace(entry, body=mutated(entry.content, chance), rows=None)
 
 
 def _with_varint(entry: Entry, chance: Random) -> Entry:
-    out = bytearray(entry.content() or b"\0")
+    out = bytearray(entry.content or b"\0")
     mutations.put_varint(out, chance)
     return replace(entry, body=bytes(out), rows=None, inner=None)
 
@@ -232,5 +235,7 @@ def _with_field(entry: Entry, chance: Random) -> Entry:
     return replace(entry, head=bytes(head))
 
 
-CHANGES = [_with_body, _with_varint, _with_row, _with_field, _with_head, _with_offset, _with_checksum]
-CHANGE_WEIGHTS = [20, 10, 32, 20, 7, 6, 5]
+CHANGES = [
+    *(20 * [_with_body] + 10 * [_with_varint] + 32 * [_with_row] + 20 * [_with_field]),
+    *(7 * [_with_head] + 6 * [_with_offset] + 5 * [_with_checksum]),
+]

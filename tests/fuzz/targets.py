@@ -27,7 +27,7 @@ from ottla.wire.server_connection import ServedApis, ServerConnection
 from ottla.wire.versions import PeerVersions, VersionRange, VersionsOrigin
 from tests.fuzz import sets
 from tests.fuzz.guarded import GuardedPool, Region
-from tests.fuzz.mutations import INT32, mutated, spliced
+from tests.fuzz.mutations import INT32, Chance, mutated, spliced
 from tests.naive.comparison import Outcome, expected, records_of
 from tests.wire.loopback import feed
 from tests.wire.messages import KINDS, Row, rows
@@ -102,7 +102,11 @@ class Wire:
 LIMIT_BYTES = 1 << 20
 _OPTIONS = struct.Struct(">BBB")
 ABORTED = [(), ((0, 1),), ((0, 1), (2, 2)), ((3, 2), (0, 1), (100, 1))]
-VERIFY, SMALL_LIMIT = 1, 2
+ABORTED_RANGES = {
+    pairs: [AbortedTransaction(first_offset=first, producer_id=producer) for first, producer in pairs]
+    for pairs in ABORTED
+}
+VERIFY, SMALL_LIMIT, HEADERS = 1, 2, 4
 
 
 class Options(NamedTuple):
@@ -121,7 +125,10 @@ class Options(NamedTuple):
 
 
 class Records:
-    """Input: flags u8, from_offset u8, aborted u8 (place in ABORTED), a record set."""
+    """Input: flags u8, from_offset u8, aborted u8 (place in ABORTED), a record set.
+
+    It is decoded with or without headers; one in so many both ways, and its records are compared.
+    """
 
     name = "records"
     weight = 35
@@ -133,6 +140,7 @@ class Records:
 
     def make(self, chance: Random) -> bytes:
         flags = (VERIFY if chance.random() < 0.8 else 0) | (SMALL_LIMIT if chance.random() < 0.05 else 0)
+        flags |= HEADERS if chance.random() < 0.7 else 0
         start = 0 if chance.random() < 0.7 else chance.randrange(14)
         aborted = 0 if chance.random() < 0.7 else chance.randrange(len(ABORTED))
         return _OPTIONS.pack(flags, start, aborted) + sets.random_set(chance)
@@ -140,17 +148,22 @@ class Records:
     def run(self, data: bytes, *, thorough: bool) -> str:
         options = Options.of(data)
         record_set = data[_OPTIONS.size :]
-        plain = self._outcome(record_set, options, headers=False)
-        whole = self._outcome(record_set, options, headers=True)
+        headers = bool(data[0] & HEADERS)
+        outcome = self._outcome(record_set, options, headers=headers, lists=thorough)
         if thorough:
-            for headers, got in ((False, plain), (True, whole)):
-                wanted = expected(record_set, headers=headers, **options._asdict())
-                check(got == wanted, f"headers={headers} {options}\n{difference(got, wanted)}")
-        return "raised" if plain.raised else "damaged" if plain.damage or whole.damage else "sound"
+            self._compare(outcome, record_set, options, headers=headers)
+            other = self._outcome(record_set, options, headers=not headers, lists=True)
+            self._compare(other, record_set, options, headers=not headers)
+        return "raised" if outcome.raised else "damaged" if outcome.damage else "sound"
+
+    @staticmethod
+    def _compare(got: Outcome, record_set: bytes, options: Options, *, headers: bool) -> None:
+        wanted = expected(record_set, headers=headers, **options._asdict())
+        check(got == wanted, f"headers={headers} {options}\n{difference(got, wanted)}")
 
     def warm_up(self) -> None:
         for entries in sets.SEEDS:
-            record_set = b"".join(entry.build() for entry in entries)
+            record_set = b"".join(entry.built for entry in entries)
             for headers in (False, True):
                 reader.decode(record_set, headers=headers)
 
@@ -161,15 +174,18 @@ class Records:
         finally:
             self._pool = guarded
 
-    def _outcome(self, data: bytes, options: Options, *, headers: bool) -> Outcome:
-        aborted = [
-            AbortedTransaction(first_offset=first, producer_id=producer)
-            for first, producer in options.aborted
-        ]
+    def _outcome(self, data: bytes, options: Options, *, headers: bool, lists: bool) -> Outcome:
         source = self._region.holding(data) if len(data) <= self._region.size else data
-        arguments = {**options._asdict(), "aborted": aborted, "headers": headers}
         try:
-            decoded = self._decode(source, pool=self._pool, **arguments)
+            decoded = self._decode(
+                source,
+                from_offset=options.from_offset,
+                verify_crc=options.verify_crc,
+                aborted=ABORTED_RANGES[options.aborted],
+                decompressed_bytes_max=options.decompressed_bytes_max,
+                headers=headers,
+                pool=self._pool,
+            )
         except RemoteProtocolError as error:
             place = getattr(error, "offset", None), getattr(error, "next_offset", None)
             return Outcome([], None, None, place, raised=True)
@@ -181,7 +197,7 @@ class Records:
         )
         decoded.batch.validate(full=True)
         damage = decoded.damage and (decoded.damage.offset, decoded.damage.next_offset)
-        found = records_of(decoded.batch)
+        found = records_of(decoded.batch) if lists else []
         return Outcome(found, decoded.next_offset, decoded.valid_bytes, damage or None, raised=False)
 
     def bytes_max(self, data: bytes) -> int:
@@ -202,6 +218,8 @@ def difference(got: Outcome, wanted: Outcome) -> str:
 
 FRAME_BYTES_MAX = 1 << 16
 SERVED = ServedApis({key: VersionRange(0, api.version_newest) for key, api in apis().items()})
+APIS = list(apis().values())
+PLACES = {key: place for place, key in enumerate(apis())}
 VERSIONS = PeerVersions(SERVED.ranges, VersionsOrigin.ADVERTISED)
 _STREAM = struct.Struct(">BI")
 RECEIVER, SERVER, CLIENT = range(3)
@@ -240,7 +258,7 @@ class Frames:
                 data = mutated(data, chance)
             api = row.kind.API
             if mode == CLIENT:
-                plan += struct.pack(">BB", list(apis()).index(api.key), row.version)
+                plan += struct.pack(">BB", PLACES[api.key], row.version)
                 header = encode_response_header(api, row.version, number)
             else:
                 header = encode_request_header(
@@ -279,7 +297,7 @@ class Frames:
 
     @staticmethod
     def _pieces(stream: bytes, seed: int) -> list[bytes]:
-        chance = Random(seed)
+        chance = Chance(seed)
         pieces = []
         at = 0
         while at < len(stream):
@@ -330,7 +348,7 @@ class Frames:
     def _ask(self, pieces: list[bytes], plan: bytes) -> tuple[list[Any], str]:
         client = ClientConnection(client_id="c", versions=VERSIONS, receiver=self._make_receiver())
         for place, version in struct.iter_unpack(">BB", plan):
-            client.send(list(apis().values())[place].request(), version=version)
+            client.send(APIS[place].request(), version=version)
         answers = []
         try:
             for piece in [*pieces, None]:

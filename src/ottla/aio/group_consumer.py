@@ -36,6 +36,9 @@ from ottla.model.offset_spec import OffsetSpec
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.rows import Deserializer
 
+IDLE_MS = 10_000.0
+"""The longest wait for records of a consumer without auto commit: whatever else it has to do wakes it."""
+
 
 class GroupConsumer(BaseGroupConsumer, AsyncClosing):
     """Reads topics as a member of a group. Joins with the first `poll` or iteration, leaves with `close`.
@@ -77,6 +80,8 @@ class GroupConsumer(BaseGroupConsumer, AsyncClosing):
         client = config.client
         self._metadata = LoopMetadata(client)
         super().__init__(config, TopicSelection(topics), self._metadata.errors)
+        if config.auto_commit_interval_ms is None:
+            self._max_wait_ms = min(IDLE_MS, config.member.max_poll_interval_ms / 3)
         self._pool = LoopPool(client, self._metadata)
         self._lookup = LoopOffsetLookup(client, self._metadata, self._pool, int(config.fetch.isolation_level))
         self._inbox = LoopInbox()
@@ -196,7 +201,9 @@ class GroupConsumer(BaseGroupConsumer, AsyncClosing):
         """
         positions = self._positions(offsets)
         if positions:
-            self._commits.submit(positions, on_commit or partial(log_failure, self._group_id))
+            commit = self._commits.submit(positions, on_commit or partial(log_failure, self._group_id))
+            wake = self._partitions.wake  # a `poll` that waits runs the callback
+            commit.add_done_callback(lambda _: wake())
 
     async def committed(
         self, partitions: Iterable[TopicAndPartition] | None = None

@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 
+from ottla import kernels
 from ottla.testing.simulation import shrunk
 from tests.proof.simulated.scenario import World
 
@@ -25,6 +26,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--tell", action="store_true", help="print what happened in each")
     given = parser.parse_args()
+    kernels.use("compiled")
     logging.disable(logging.CRITICAL)  # clients tell about every fault
     began, cpu_began = time.monotonic(), time.process_time()
     counts: Counter[str] = Counter()

@@ -6,6 +6,7 @@ answers heartbeats of the groups that it coordinates, and fetches from partition
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -33,7 +34,7 @@ from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 
 TICK_S = 0.2
-"""The seconds between two checks of locks and sessions, while there are any."""
+"""The shortest time between two checks of locks and sessions."""
 
 CALLED_MS_MIN = 100
 """The shortest time after which a member is called for."""
@@ -71,7 +72,7 @@ class ShareGroupService:
         self._partitions: dict[ShareKey, SharePartition] = {}
         self._epochs: dict[ShareKey, int] = {}
         self._waiting: dict[ShareKey, dict[Callable[[], None], None]] = defaultdict(dict)
-        self._is_ticking = False
+        self._timer: asyncio.TimerHandle | None = None
 
     def settings(self, group_id: str) -> ShareSettings:
         """Return the settings of a group."""
@@ -312,13 +313,17 @@ class ShareGroupService:
 
     # --- time -------------------------------------------------------------------------------------------
 
-    def _tick_soon(self) -> None:
-        if not self._is_ticking:
-            self._is_ticking = True
-            self._runtime.loop.call_later(TICK_S, self._tick)
+    def _tick_soon(self, delay_s: float = TICK_S) -> None:
+        """Look what is over after `delay_s`, or earlier if that was wanted before."""
+        at_s = self._runtime.loop.time() + delay_s
+        if self._timer is not None:
+            if self._timer.when() <= at_s:
+                return
+            self._timer.cancel()
+        self._timer = self._runtime.loop.call_at(at_s, self._tick)
 
     def _tick(self) -> None:
-        self._is_ticking = False
+        self._timer = None
         if self._runtime.is_closed:
             return
         now_ms = self._runtime.steady_ms()
@@ -328,6 +333,7 @@ class ShareGroupService:
         for key, partition in list(self._partitions.items()):
             if partition.expire_locks(now_ms):
                 self.changed(key)
-        has_locks = any(item.locked_until() is not None for item in self._partitions.values())
-        if has_locks or any(group.members for group in self.groups.values()):
-            self._tick_soon()
+        ends = [at for item in self._partitions.values() if (at := item.locked_until()) is not None]
+        ends += [member.deadline_ms for group in self.groups.values() for member in group.members.values()]
+        if ends:
+            self._tick_soon(max(TICK_S, (min(ends) - now_ms) / 1000))

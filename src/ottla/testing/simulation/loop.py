@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 TICK_S = 1e-6
 """How late timers fire: callbacks of a timer that fired early would set it again."""
+CANCELLED_MIN = 100
+"""So many cancelled timers may wait for their time."""
 NESTED_MAX = 100
 """How many `finally` blocks of one coroutine may await something."""
 THREAD_S = (0.000_02, 0.002)
@@ -39,7 +41,7 @@ class Process:
         self.name = name
         self.is_dead = False
         self.clock_error_s: float = before.clock_error_s if before is not None else 0.0
-        self.frozen: deque[asyncio.Handle] | None = None
+        self.frozen: deque[_Handle] | None = None
         self.context = contextvars.copy_context()
         self.context.run(PROCESS.set, self)
 
@@ -60,14 +62,10 @@ class _Handle(asyncio.Handle):
     """A callback of a process."""
 
     __slots__ = ()
+    _callback: Callable[..., object]
+    _args: tuple[Any, ...]
     _context: contextvars.Context
-
-    def _run(self) -> None:
-        process = self._context.get(PROCESS)
-        if process is None or not (process.is_dead or process.frozen is not None):
-            super()._run()
-        elif process.frozen is not None:
-            process.frozen.append(self)
+    _cancelled: bool
 
 
 class _TimerHandle(asyncio.TimerHandle, _Handle):
@@ -77,22 +75,11 @@ class _TimerHandle(asyncio.TimerHandle, _Handle):
     _scheduled: bool
 
 
-class _NoSelector:
-    """Replaces the selector with which a loop waits for sockets: the clock jumps instead."""
-
-    def __init__(self, loop: SimulationLoop) -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None:
-            raise SimulationStuck("every process waits for something that no other one will do")
-        if not self._loop.is_busy:
-            self._loop.advance(timeout + TICK_S)
-        return []
-
-
 class SimulationLoop(asyncio.BaseEventLoop):
-    """The loop of all processes. The simulation ends at `limit_s`."""
+    """The loop of all processes. The simulation ends at `limit_s`.
+
+    Timers of the same time fire in the order in which they were made.
+    """
 
     def __init__(self, chance: Random, network: Network, limit_s: float) -> None:
         super().__init__()
@@ -100,8 +87,11 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self._limit_s = limit_s
         self._threads = chance
         self._network = network
-        self._selector = _NoSelector(self)
-        self._clock_resolution = 0.0  # no timer is early
+        self._ready: deque[_Handle] = deque()
+        self._stopping: bool
+        self._timers: list[tuple[float, int, _TimerHandle]] = []
+        self._timer_count = 0
+        self._cancelled_count = 0
         self._owners: WeakKeyDictionary[asyncio.Task[Any], Process] = WeakKeyDictionary()
         self._left: list[asyncio.Task[Any]] = []  # of dead processes: kept, or their `finally` would run
 
@@ -116,15 +106,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         if self._now > self._limit_s:
             raise SimulationStuck(f"not done in {self._limit_s:.0f} simulated seconds")
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether callbacks wait to be run now."""
-        return bool(self._ready)
-
-    # --- methods that BaseEventLoop needs of its subclasses
-
-    def _process_events(self, _events: list[Any]) -> None:
-        pass
+    # --- callbacks, in place of those methods of BaseEventLoop
 
     def _write_to_self(self) -> None:
         pass
@@ -133,9 +115,52 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
     ) -> asyncio.Handle:
         handle = _Handle(callback, args, self, context)
-        self._ready: deque[asyncio.Handle]
         self._ready.append(handle)
         return handle
+
+    def _run_once(self) -> None:
+        """Run what is ready, or what the next timers make ready; the clock jumps to them."""
+        ready, timers = self._ready, self._timers
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)[2]._scheduled = False
+            self._cancelled_count -= 1
+        if not (ready or self._stopping):
+            if not timers:
+                raise SimulationStuck("every process waits for something that no other one will do")
+            self.advance(max(0.0, timers[0][0] - self._now) + TICK_S)
+        while timers and timers[0][0] < self._now:
+            timer = heapq.heappop(timers)[2]
+            timer._scheduled = False
+            ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                self._run_handle(handle)
+
+    def _run_handle(self, handle: _Handle) -> None:
+        context = handle._context
+        process = context.get(PROCESS)
+        if process is not None and (process.is_dead or process.frozen is not None):
+            if process.frozen is not None:
+                process.frozen.append(handle)
+            return
+        try:
+            context.run(handle._callback, *handle._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - told as by any loop
+            told = {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
+            self.call_exception_handler(told)
+
+    def _timer_handle_cancelled(self, handle: _TimerHandle) -> None:
+        """Count a timer that is about to be cancelled. Drops cancelled ones if they are too many."""
+        if not handle._scheduled:
+            return
+        if self._cancelled_count > max(CANCELLED_MIN, len(self._timers) // 2):
+            self._timers[:] = [item for item in self._timers if not item[2]._cancelled]
+            heapq.heapify(self._timers)
+            self._cancelled_count = 0
+        self._cancelled_count += 1
 
     def call_at(  # type: ignore[override]
         self,
@@ -145,9 +170,9 @@ class SimulationLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         timer = _TimerHandle(when, callback, args, self, context)
-        self._scheduled: list[asyncio.TimerHandle]
-        heapq.heappush(self._scheduled, timer)
         timer._scheduled = True
+        self._timer_count += 1
+        heapq.heappush(self._timers, (when, self._timer_count, timer))
         return timer
 
     def create_task(

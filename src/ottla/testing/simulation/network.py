@@ -107,9 +107,8 @@ class Network:
 
     def stall_s(self, process: Process | None) -> float:
         """Return how long the bytes of a process are still held back."""
-        if process is None:
-            return 0.0
-        return max(0.0, self._stalled_until.get(process, 0.0) - asyncio.get_running_loop().time())
+        until = None if process is None else self._stalled_until.get(process)
+        return 0.0 if until is None else max(0.0, until - asyncio.get_running_loop().time())
 
     def died(self, process: Process) -> None:
         """Close the listeners of a dead process, and end its links, which its peers notice."""

@@ -108,7 +108,7 @@ def run(
 
 
 def _collect(loop: SimulationLoop) -> None:
-    gc.collect()
+    gc.collect(1)  # objects that outlived a collection are left alone until the end
     loop.call_later(COLLECT_S, _collect, loop)
 
 
