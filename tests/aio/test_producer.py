@@ -41,6 +41,23 @@ def test_a_delivery_is_awaited(broker: EmbeddedBroker) -> None:
     assert values(broker, "one", 1) == [b"tea", b"cake", b"milk"]
 
 
+def test_after_the_end_of_its_loop_a_producer_takes_nothing(broker: EmbeddedBroker) -> None:
+    """Before, a send on another loop was accepted, and nothing sent it."""
+
+    async def begin() -> aio.Producer:
+        producer = aio.Producer(bootstrap_servers=broker.bootstrap)
+        await (await producer.send("loops", "tea"))
+        return producer
+
+    producer = asyncio.run(begin())
+
+    async def go_on() -> None:
+        with pytest.raises(ProducerClosed, match="the event loop of this producer has ended"):
+            await producer.send("loops", "cake")
+
+    asyncio.run(go_on())
+
+
 def test_rows_and_columns_of_one_topic_keep_their_order(broker: EmbeddedBroker) -> None:
     broker.create_topic("mixed")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import re
 import socket
 import subprocess
@@ -40,6 +41,50 @@ def broker_threads() -> list[str]:
 
 
 # --- life
+
+FORK = """
+import multiprocessing, sys
+from ottla import Admin, ConfigError, ConsumerClosed, EmbeddedBroker, GroupConsumer, Producer
+
+def work(broker, member):
+    for use in (lambda: broker.create_topic("late"), member.poll, member.commit):
+        try:
+            use()
+        except (ConfigError, ConsumerClosed) as error:
+            print(error, flush=True)
+    member.close()
+    broker.close()
+    sys.exit(7)
+
+with EmbeddedBroker() as broker:
+    at = {"bootstrap.servers": broker.bootstrap}
+    with Producer(at) as producer:
+        producer.send("orders", "tea")
+    with GroupConsumer("orders", at, group_id="kitchen", auto_offset_reset="earliest") as member:
+        message = next(member.messages(timeout=60))
+        child = multiprocessing.get_context("fork").Process(target=work, args=(broker, member))
+        child.start()
+        child.join(60)
+        member.commit(message)
+        with Admin(at) as admin:
+            print(child.exitcode, broker.data_dir.exists(), len(admin.describe_groups("kitchen").members))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_leaves_broker_and_member_to_its_parent() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", FORK], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert run.returncode == 0, run.stderr
+    here, *refused, parent = run.stdout.splitlines()
+    assert "the process that forked this one" in here
+    assert (
+        refused
+        == ["group 'kitchen': this consumer belongs to the process that forked this one; make another one"]
+        * 2
+    )
+    assert parent == "7 True 1"
 
 
 def test_a_context_manager_starts_and_closes_it() -> None:

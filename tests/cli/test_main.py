@@ -75,6 +75,12 @@ def test_an_unknown_command_is_told_with_the_nearest(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == wanted
 
 
+def test_an_unknown_option_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["consume", "orders", "--grop", "kitchen"])
+    assert capsys.readouterr().err.endswith("unrecognized arguments: --grop kitchen; did you mean --group?\n")
+
+
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"ottla {VERSION}\n"

@@ -107,11 +107,13 @@ class GroupConsumer(BaseGroupConsumer, AsyncClosing):
         )
         # Nothing here may refer to the listener or to callbacks: these often refer to the consumer.
         self._stop = partial(_stop, self._commits.stop, member, engine, self._pool, self._metadata)
-        self._forgotten = close_if_forgotten(
-            self,
-            f"aio.GroupConsumer of group {self._group_id!r}",
-            self._stop,
-            is_running=lambda: member.is_started,
+        self._stopped_by(
+            close_if_forgotten(
+                self,
+                f"aio.GroupConsumer of group {self._group_id!r}",
+                self._stop,
+                is_running=lambda: member.is_started,
+            )
         )
 
     @property

@@ -275,6 +275,12 @@ class LoopProducerEngine:
         """Run a task that the producer cannot work without: if it fails, the producer ends."""
         try:
             await work  # type: ignore[misc]
+        except asyncio.CancelledError:
+            if not self.dispatcher.is_stopped:  # asyncio.run ends what still runs
+                self.dispatcher.fail(
+                    ProducerClosed("the event loop of this producer has ended: make another one")
+                )
+            raise
         except Exception as error:
             LOG.exception("a task of the producer failed")
             self.dispatcher.fail(OttlaError(f"the producer cannot go on: {error!r}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 import threading
@@ -285,6 +286,7 @@ class BrokerThread:
         self._ports = ports
         self._security = security
         self._loop = new_loop()
+        self._process = os.getpid()
         self._started: Future[BrokerService] = Future()
         self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
 
@@ -304,6 +306,8 @@ class BrokerThread:
 
     def stop(self) -> None:
         """Stop the service and end the thread. Raises StorageError if not all could be written."""
+        if not self._is_here:
+            return  # a fork: the thread and the service are the parent's
         try:
             self.wait_for(self.service.stop())
         finally:
@@ -312,7 +316,14 @@ class BrokerThread:
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop, which owns all state, and return its result."""
+        if not self._is_here:
+            work.close()
+            raise ConfigError("this broker runs in the process that forked this one: only that can change it")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    @property
+    def _is_here(self) -> bool:
+        return self._process == os.getpid()
 
     def call(self, function: Callable[[], T]) -> T:
         """Run a function on the loop and return its result."""
@@ -347,6 +358,12 @@ class BrokerThread:
         return service
 
 
+def _remove(directory: str, process: int) -> None:
+    """Remove a temporary directory, unless this is a fork of the process that made it."""
+    if process == os.getpid():
+        shutil.rmtree(directory, ignore_errors=True)
+
+
 class _Belongings:
     """What an EmbeddedBroker leaves behind when it is dropped: its thread, and a temporary directory."""
 
@@ -356,7 +373,7 @@ class _Belongings:
         if data_dir is None:
             data_dir = tempfile.mkdtemp(prefix="ottla-")
             # Removed by `close`, when this object is collected, or when the interpreter ends.
-            self._scratch = weakref.finalize(self, shutil.rmtree, data_dir, ignore_errors=True)
+            self._scratch = weakref.finalize(self, _remove, data_dir, os.getpid())
         self.data_dir = Path(data_dir)
 
     @property

@@ -84,7 +84,7 @@ def _brokers(findings: _Findings, properties: dict[str, object]) -> None:
             brokers.extend(nodes)
             versions = pool.to_any().versions
             era = versions.generation or "0.10 or later"
-            return f"{len(nodes)} brokers, of Kafka {era}"
+            return f"{len(nodes)} broker{'s' * (len(nodes) != 1)}, of Kafka {era}"
 
     if findings.check("cluster", ask):
         for node in brokers:

@@ -20,6 +20,7 @@ from typing import NoReturn
 
 from ottla.cli.connection_options import add_connection_options
 from ottla.cli.kafka.flags import WrongFlags
+from ottla.model.did_you_mean import hint
 from ottla.model.errors import ConfigError, OttlaError
 
 TABLE, JSON, TSV = "table", "json", "tsv"
@@ -27,6 +28,7 @@ FORMATS = (TABLE, JSON, TSV)
 FAILED, MISUSED = 1, 2
 ADD_EXECUTE = "nothing done yet: add --execute"
 Cell = str | int | float | bool | None
+_UNRECOGNIZED = "unrecognized arguments: "
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
@@ -53,10 +55,13 @@ class OutputRows:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that reports errors as JSON with --format json."""
+    """A parser that names the nearest option, and reports errors as JSON with --format json."""
 
     def error(self, message: str) -> NoReturn:
         """Print the error and exit with 2."""
+        if message.startswith(_UNRECOGNIZED):
+            option = message.removeprefix(_UNRECOGNIZED).split()[0].partition("=")[0]
+            message += hint(option, [name for name in self._option_string_actions if name.startswith("--")])
         if _asks_for_json(sys.argv) or _asks_for_json(_arguments):
             print_json({"ok": False, "error": {"kind": "usage", "message": message}, "rows": []})
             raise SystemExit(MISUSED)

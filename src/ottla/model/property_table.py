@@ -250,10 +250,16 @@ def parse_properties(
     return values
 
 
+_SECURITY = ("sasl.", "ssl.")
+"""Beginnings of names that every client has, and that nobody looks for in an error."""
+
+
 def _unknown(name: str, rows: Iterable[Property], foreign: Mapping[str, str]) -> ConfigError:
     remedy = {snake(other): text for other, text in foreign.items()}.get(snake(name))
     if remedy is not None:
         return ConfigError(f"{name} is not known here: {remedy}")
-    known = [known for row in rows for known in (row.name, *row.synonyms)]
-    others = f"; known are {', '.join(sorted(known))}"
+    table = list(rows)
+    known = [known for row in table for known in (row.name, *row.synonyms)]
+    shown = sorted(row.name for row in table if not row.name.startswith(_SECURITY))
+    others = f"; known are {', '.join(shown)}{', sasl.… and ssl.…' if len(shown) < len(table) else ''}"
     return ConfigError(f"{name} is no setting of this client{hint(name, known, otherwise=others)}")

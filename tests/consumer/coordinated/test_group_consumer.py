@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla import EmbeddedBroker
+from ottla import EmbeddedBroker, Producer
 from ottla.consumer.coordinated import GroupConsumer
 from ottla.model.error_codes import Code
 from ottla.model.errors import (
@@ -36,7 +36,7 @@ from tests.consumer.coordinated.polling import (
     shared_out,
 )
 from tests.fetching.traffic import Writer
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for
 
 
 @pytest.fixture(params=FACES)
@@ -58,6 +58,29 @@ def test_a_member_alone_reads_everything_and_goes_on_where_it_committed(
     chunks = poll_until(lambda: len(second.assignment) == 4 and lag(second) == 0, second)
     assert offsets_of(chunks) == all_offsets(topic, 150) - all_offsets(topic, 100)
     assert second.committed() == {place: OffsetAndMetadata(100) for place in partitions_of(topic)}
+
+
+def test_a_second_thread_that_reads_is_refused(broker: EmbeddedBroker, topic: str) -> None:
+    refused: list[ConfigError] = []
+    with GroupConsumer(topic, bootstrap_servers=broker.bootstrap, group_id=f"{topic}-threads") as member:
+
+        def read() -> None:
+            try:
+                member.poll(timeout=PATIENCE_S)
+            except ConfigError as error:
+                refused.append(error)
+
+        threads = [threading.Thread(target=read) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        wait_for(lambda: bool(refused), "one of them is refused")
+        with Producer(bootstrap_servers=broker.bootstrap) as producer:
+            producer.send(topic, "tea")
+        for thread in threads:
+            thread.join()
+    assert [str(error) for error in refused] == [
+        f"group '{topic}-threads': another thread reads from this consumer; one may"
+    ]
 
 
 def lag(consumer: GroupConsumer) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from abc import ABC, abstractmethod
 
 from ottla.client.network_errors import NetworkErrors
@@ -31,6 +33,7 @@ class BaseGroupConsumer(ABC):
     _engine: PartitionFeeds
     _partitions: AssignedPartitions
     _auto_commit: CommitTimes
+    _forgotten: weakref.finalize[..., object]
 
     def __init__(self, config: GroupConsumerConfig, selection: TopicSelection, errors: NetworkErrors) -> None:
         self._selection = selection
@@ -39,6 +42,12 @@ class BaseGroupConsumer(ABC):
         self._max_wait_ms = min(MAX_WAIT_MS, config.member.max_poll_interval_ms / 3)
         self._errors = errors
         self._is_closed = False
+        self._is_forked = False
+
+    def _stopped_by(self, forgotten: weakref.finalize[..., object]) -> None:
+        """Keep what stops this consumer when it is dropped; a fork detaches it."""
+        self._forgotten = forgotten
+        _CONSUMERS.add(self)
 
     def __repr__(self) -> str:
         assigned = ", ".join(map(str, sorted(self.assignment))) or "nothing"
@@ -59,7 +68,8 @@ class BaseGroupConsumer(ABC):
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ConsumerClosed(f"group {self._group_id!r}: this consumer is closed; make another one")
+            why = "belongs to the process that forked this one" if self._is_forked else "is closed"
+            raise ConsumerClosed(f"group {self._group_id!r}: this consumer {why}; make another one")
 
     def _positions(self, offsets: Committable | None) -> CommittedOffsets:
         self._check_open()
@@ -133,3 +143,20 @@ class BaseGroupConsumer(ABC):
 
     def _mark_closed(self) -> None:
         self._is_closed = True
+
+    def _stop_after_fork(self) -> None:
+        """Hand out and commit nothing in a child process: the member is the parent's."""
+        self._is_closed = self._is_forked = True
+        self._forgotten.detach()
+
+
+_CONSUMERS: weakref.WeakSet[BaseGroupConsumer] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for consumer in list(_CONSUMERS):
+        consumer._stop_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
@@ -89,6 +90,7 @@ class GroupConsumer(BaseGroupConsumer, Closing):
         config = GroupConsumerConfig.from_properties(group_settings(properties, group_id, settings))
         client = config.client
         selection = TopicSelection(topics)
+        self._in_use = threading.RLock()
         self._metadata = ClusterMetadata(client)
         super().__init__(config, selection, self._metadata.errors)
         self._lookup = OffsetLookup(client, self._metadata, config.fetch.isolation_level)
@@ -115,11 +117,13 @@ class GroupConsumer(BaseGroupConsumer, Closing):
         self._stop = partial(
             _stop, membership, self._engine, self._commits.resources, self._lookup, self._metadata
         )
-        self._forgotten = stop_if_forgotten(
-            self,
-            f"GroupConsumer of group {self._group_id!r}",
-            self._stop,
-            is_running=lambda: membership.is_started,
+        self._stopped_by(
+            stop_if_forgotten(
+                self,
+                f"GroupConsumer of group {self._group_id!r}",
+                self._stop,
+                is_running=lambda: membership.is_started,
+            )
         )
 
     @property
@@ -140,11 +144,16 @@ class GroupConsumer(BaseGroupConsumer, Closing):
 
     def _next(self, timeout: float | None) -> HeldChunk | None:
         deadline = Deadline(MONOTONIC, None if timeout is None else timeout * 1000)
-        while True:
-            is_settled = self._attend(deadline)
-            chunk = self._partitions.hold(deadline.capped_ms(self._max_wait_ms) if is_settled else 0)
-            if chunk is not None or deadline.passed:
-                return chunk
+        if not self._in_use.acquire(blocking=False):
+            raise ConfigError(f"group {self._group_id!r}: another thread reads from this consumer; one may")
+        try:
+            while True:
+                is_settled = self._attend(deadline)
+                chunk = self._partitions.hold(deadline.capped_ms(self._max_wait_ms) if is_settled else 0)
+                if chunk is not None or deadline.passed:
+                    return chunk
+        finally:
+            self._in_use.release()
 
     def chunks(self, timeout: float | None = None) -> Iterator[FetchedDataChunk]:
         """Iterate over chunks as `poll` returns them, until none arrives within `timeout` seconds."""
