@@ -34,7 +34,9 @@ from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 
 TICK_S = 0.2
-"""The shortest time between two checks of locks and sessions."""
+"""The longest time between a change and the next check of locks and sessions."""
+LATE_S_MAX = 0.01
+"""How late the end of a lock or session may be seen, so that many ends do not make as many checks."""
 
 CALLED_MS_MIN = 100
 """The shortest time after which a member is called for."""
@@ -336,4 +338,4 @@ class ShareGroupService:
         ends = [at for item in self._partitions.values() if (at := item.locked_until()) is not None]
         ends += [member.deadline_ms for group in self.groups.values() for member in group.members.values()]
         if ends:
-            self._tick_soon(max(TICK_S, (min(ends) - now_ms) / 1000))
+            self._tick_soon(max(LATE_S_MAX, (min(ends) - now_ms) / 1000))

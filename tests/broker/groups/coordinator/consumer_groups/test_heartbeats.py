@@ -48,6 +48,7 @@ def test_a_second_member_gets_its_part_when_the_first_has_given_it_up(loop: Loop
     assert first.beat().member_epoch == 1  # stays in its epoch until it has given partitions up
     assert first.numbers == [0, 1]
     assert described(loop).group_state == "Reconciling"
+    assert given(loop, "a") == [0, 1, 2, 3], "as in Kafka 4.4 (KAFKA-20431)"
     assert first.beat(keep=True).member_epoch == 1
     second.beat()
     assert second.numbers == []
@@ -55,6 +56,7 @@ def test_a_second_member_gets_its_part_when_the_first_has_given_it_up(loop: Loop
     second.beat()
     assert (first.numbers, second.numbers) == ([0, 1], [2, 3])
     assert described(loop).group_state == "Stable"
+    assert given(loop, "a") == [0, 1]
 
 
 def test_a_member_that_waits_for_partitions_is_called_sooner(loop: Loop) -> None:
@@ -452,6 +454,12 @@ def test_requests_wait_while_records_are_on_their_way(loop: Loop) -> None:
         loop.settle()
     assert [loop.replies[ticket].member_epoch for ticket in tickets[1:]] == [1, 2]  # type: ignore[attr-defined]
     assert [member.member_id for member in described(loop).members] == ["b", "c"]
+
+
+def given(loop: Loop, member_id: str) -> list[int]:
+    """The partitions that a description of the group gives a member."""
+    (member,) = (member for member in described(loop).members if member.member_id == member_id)
+    return [number for topic in member.assignment.topic_partitions for number in topic.partitions]
 
 
 def _joining(member: Member) -> ConsumerGroupHeartbeatRequest:

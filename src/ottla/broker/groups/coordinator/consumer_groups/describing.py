@@ -48,7 +48,8 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: TopicsView) ->
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
         subscribed_topic_regex=member.regex or None,
-        assignment=_partitions(member.assigned, topics),
+        # What it has to give up is its own until it has done so.
+        assignment=_partitions([*member.assigned, *member.revoking], topics),
         target_assignment=_partitions(group.target(member.member_id), topics),
         member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )
