@@ -32,6 +32,7 @@ import numpy as np
 
 from ottla import Producer, replay
 from ottla.model.closing import Closing
+from ottla.wire.api.api_versions import ApiVersionsRequest
 from ottla.wire.api.create_partitions import CreatePartitionsRequest
 from ottla.wire.api.create_topics import CreateTopicsRequest
 from ottla.wire.api.join_group import JoinGroupProtocol, JoinGroupRequest
@@ -42,7 +43,7 @@ from ottla.wire.registry import apis
 from ottla.wire.schema import Request, encode
 from tests.broker.faults.batches import batch
 from tests.broker.faults.broker_process import BrokerProcess
-from tests.broker.faults.raw_client import fetch_request, produce_request
+from tests.broker.faults.raw_client import RawClient, fetch_request, produce_request
 from tests.fuzz.mutations import INT32, mutated, spliced
 from tests.wire.messages import rows
 
@@ -50,7 +51,10 @@ CONNECTIONS = 8
 BURSTS = (1, 1, 2, 8)
 """How many frames are sent before an answer is read."""
 ANSWER_S = 0.1
-"""A broker may keep a fetch or a join for minutes: frames without an answer are given up after this."""
+"""A broker may keep a fetch or a join for minutes: frames are given up if nothing was answered for so long,
+and other requests, sent after that, were. A broker that gets no processor for a while has kept nothing."""
+PINGS = 2
+"""The answer to the first may have been decided before the broker has read what lay there already."""
 MEMORY_MB_MAX = 600
 HONEST, TARGET = "honest", "target"
 HONEST_PAUSE_S = 0.005
@@ -161,8 +165,9 @@ def frame(seed: int, number: int) -> bytes:
 class _Hostile(Closing):
     """A connection that sends bursts of frames and reads what comes, until nothing comes."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, pings: RawClient) -> None:
         self._port = port
+        self._pings = pings
         self._socket: socket.socket | None = None
 
     def close(self) -> None:
@@ -181,7 +186,7 @@ class _Hostile(Closing):
         is_open = True
         try:
             self._socket.sendall(b"".join(frames))
-            while is_open and answers.count < len(frames) and _is_readable(self._socket):
+            while is_open and answers.count < len(frames) and self._has_news(self._socket):
                 data = self._socket.recv(1 << 20)
                 is_open = bool(data)
                 answers.take(data)
@@ -196,9 +201,17 @@ class _Hostile(Closing):
             outcome["kept"] += len(frames) - answers.count
         return outcome
 
+    def _has_news(self, connection: socket.socket) -> bool:
+        """Whether an answer comes before the broker has had some time, and has answered later requests."""
+        if _is_readable(connection, ANSWER_S):
+            return True
+        for _ in range(PINGS):
+            self._pings.call(ApiVersionsRequest(), 0)
+        return _is_readable(connection, 0.0)
 
-def _is_readable(connection: socket.socket) -> bool:
-    return bool(select.select([connection], [], [], ANSWER_S)[0])
+
+def _is_readable(connection: socket.socket, seconds: float) -> bool:
+    return bool(select.select([connection], [], [], seconds)[0])
 
 
 class _AnswerCounter:
@@ -220,7 +233,7 @@ def _bombard(port: int, seed: int, worker: int, count: int) -> Counter[str]:
     chance = Random(f"{seed}:{worker}")
     number = worker
     outcome: Counter[str] = Counter()
-    with _Hostile(port) as hostile:
+    with RawClient(port) as pings, _Hostile(port, pings) as hostile:
         while (left := count - outcome.total()) > 0:
             burst = min(left, chance.choice(BURSTS))
             frames = [frame(seed, number + at * CONNECTIONS) for at in range(burst)]
