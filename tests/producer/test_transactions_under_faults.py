@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -133,6 +134,23 @@ def test_a_transaction_that_is_refused_is_aborted_and_the_next_is_not(
     expect(broker, topic, ["before", "after"])
 
 
+@pytest.mark.usefixtures("protocol")
+def test_a_block_whose_producer_was_replaced_is_not_committed(broker: EmbeddedBroker, topic: str) -> None:
+    """Also if nothing in the block was told so."""
+    with transactional(broker, topic) as producer, transactional(broker, topic) as other:
+        producer.init_transactions()
+
+        def replaced_inside() -> None:
+            with producer.transaction():
+                other.init_transactions()
+                assert producer.send(topic, "never", partition=0).exception(60) is not None
+
+        with pytest.raises((ProducerFenced, TransactionAborted)):
+            replaced_inside()
+        commit_one(other, topic, "other")
+    expect(broker, topic, ["other"])
+
+
 def test_no_rights_are_told_when_the_producer_begins(broker: EmbeddedBroker, topic: str) -> None:
     with transactional(broker, topic) as producer:
         broker.fail("InitProducerId", Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -259,6 +277,73 @@ def test_leaders_and_coordinators_may_move(topic: str) -> None:
                     expected += [f"{number}-{partition}{part}" for partition in range(3) for part in "ab"]
                 brokers.start_broker(number % 3)
         wait_for(lambda: sorted(seen(brokers, topic)) == sorted(expected), lambda: seen(brokers, topic))
+
+
+# ---- from one protocol to the other
+
+
+def epoch(broker: EmbeddedBroker, topic: str) -> int:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        return admin.describe_transactions(f"id-{topic}").producer_epoch
+
+
+@pytest.mark.parametrize("losses", [1, 2])
+def test_a_coordinator_that_closes_when_it_is_asked_for_versions_changes_no_protocol(
+    broker: EmbeddedBroker, topic: str, losses: int
+) -> None:
+    """As one that is restarted. It is asked in other ways then, whose answers do not tell the protocol."""
+    with transactional(broker, topic) as producer:
+        first = producer.init_transactions().epoch
+        broker.drop("EndTxn", handled=True)
+        questions = count()  # the first is of the connection that asks who the coordinator is
+        asked = broker.drop("ApiVersions", times=losses, when=lambda _: next(questions) > 0)
+        for value in ("one", "two", "three"):
+            commit_one(producer, topic, value)
+    assert asked.struck == losses
+    assert epoch(broker, topic) == first + 3  # by the newer one each end has an epoch
+    expect(broker, topic, ["one", "two", "three"])
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_the_first_transaction_by_the_newer_protocol_has_an_epoch_of_its_own(
+    broker: EmbeddedBroker, topic: str, is_committed: bool
+) -> None:
+    """Or a partition takes it for a part of the one before, whose marker is not written yet."""
+    with transactional(broker, topic) as producer:
+        with pytest.MonkeyPatch.context() as older:
+            older.setattr(transaction_link, "IMPLICIT_SINCE", 1_000)
+            commit_one(producer, topic, "older")
+            older_epoch = epoch(broker, topic)
+            producer.begin()
+            producer.send(topic, "last", partition=0).result(60)
+            older.undo()  # the cluster is upgraded
+            (producer.commit if is_committed else producer.abort)()
+        assert epoch(broker, topic) == older_epoch
+        producer.begin()
+        producer.send(topic, "newer", partition=0).result(60)
+        assert epoch(broker, topic) == older_epoch + 1
+        producer.commit()
+        commit_one(producer, topic, "next")
+        assert epoch(broker, topic) == older_epoch + 3
+    expect(broker, topic, ["older", *(["last"] if is_committed else []), "newer", "next"])
+
+
+def test_an_upgraded_producer_that_was_replaced_is_dead(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with transactional(broker, topic) as producer:
+        monkeypatch.setattr(transaction_link, "IMPLICIT_SINCE", 1_000)
+        producer.begin()
+        producer.send(topic, "older", partition=0)
+        monkeypatch.undo()
+        producer.commit()
+        with transactional(broker, topic) as other:
+            other.init_transactions()
+            for _ in range(2):
+                with pytest.raises(ProducerFenced):
+                    producer.begin()
+            commit_one(other, topic, "other")
+    expect(broker, topic, ["older", "other"])
 
 
 # ---- at random

@@ -378,6 +378,20 @@ PLANTS = (
         "    return {ProbeOutcome.ANSWERED: Probe.OLD, **",
         "tests/wire/test_negotiation.py",
     ),
+    Plant(
+        "first transaction by the newer protocol in the epoch of the last by the older one",
+        "ottla/producer/transaction_link.py",
+        "self.wants_epoch = self.is_implicit and not is_implicit",
+        "self.wants_epoch = False",
+        "tests/producer/test_transactions_under_faults.py",
+    ),
+    Plant(
+        "block of a producer that was replaced taken for ended by its user",
+        "ottla/producer/producer.py",
+        "if not self._engine.transactions.is_ended:\n                self.commit()",
+        "if self._engine.transactions.is_open:\n                self.commit()",
+        "tests/producer/test_transactions_under_faults.py",
+    ),
     # --- old data
     Plant(
         "retention deletes one segment too many",

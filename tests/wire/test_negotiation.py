@@ -6,7 +6,12 @@ import pytest
 
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError, KafkaError, LocalProtocolError, RemoteProtocolError
-from ottla.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.api.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeature,
+)
 from ottla.wire.api.fetch import FetchRequest
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -146,6 +151,49 @@ def test_a_single_close_may_be_a_restart_so_the_question_is_put_again() -> None:
     assert isinstance(discovery.answered(LIST), VersionsSettled)
 
 
+def listing(newest: int) -> ApiVersionsResponse:
+    rows = [ApiVersion(api_key=18, max_version=newest), ApiVersion(api_key=1, max_version=11)]
+    return ApiVersionsResponse(api_keys=rows)
+
+
+@pytest.mark.parametrize(("listed", "asked"), [(3, 3), (4, 4), (99, NEWEST)])
+@pytest.mark.parametrize("outcomes", [["closed"], *(each[:-2] for each in GENERATIONS.values())])
+def test_a_broker_that_was_restarted_tells_its_features(
+    outcomes: list[str | Response], listed: int, asked: int
+) -> None:
+    """ApiVersions v0 has none. Without transaction.version a producer would take the older protocol."""
+    discovery, _ = started()
+    for outcome in outcomes:
+        report(discovery, outcome)
+    plan = discovery.answered(listing(listed))
+    assert isinstance(plan, Question)
+    assert (type(plan.request), plan.version, plan.link) == (ApiVersionsRequest, asked, ProbeLink.SAME)
+    told = listing(listed)
+    told.finalized_features = [FinalizedFeature("transaction.version", 2, 2)]
+    plan = discovery.answered(told)
+    assert isinstance(plan, VersionsSettled)
+    assert plan.versions.features == {"transaction.version": 2}
+
+
+@pytest.mark.parametrize("verdict", ["closed", "silent"])
+def test_a_proxy_that_takes_old_versions_only_is_asked_in_them(verdict: str) -> None:
+    discovery, _ = started()
+    discovery.closed()
+    discovery.answered(listing(NEWEST))
+    plan = report(discovery, verdict)
+    assert isinstance(plan, Question)
+    assert (type(plan.request), plan.version, plan.link) == (ApiVersionsRequest, 0, ProbeLink.NEW)
+    plan = discovery.answered(listing(NEWEST))
+    assert isinstance(plan, VersionsSettled)
+    assert plan.versions.version_for(FetchRequest.API) == 11
+
+
+def test_a_broker_without_features_is_not_asked_for_them() -> None:
+    discovery, _ = started()
+    discovery.closed()
+    assert isinstance(discovery.answered(listing(2)), VersionsSettled)
+
+
 def test_a_broker_that_refuses_its_own_offer_is_given_up() -> None:
     discovery, _ = started()
     discovery.answered(refusal((0, 3)))
@@ -202,7 +250,7 @@ def test_every_question_ends_after_finitely_many_outcomes() -> None:
     def depth(asked: Probe) -> int:
         return 1 + max((depth(after) for after in TRANSITIONS[asked].values()), default=0)
 
-    assert depth(Probe.NOTHING) <= 11
+    assert depth(Probe.NOTHING) <= 12
     assert set(TRANSITIONS) == set(Probe)
 
 

@@ -284,7 +284,7 @@ class Producer(OfOneProcess):
         await self.begin()
         try:
             yield
-            if self._engine.transactions.is_open:
+            if not self._engine.transactions.is_ended:
                 await self.commit()
         except TransactionAborted:
             await self._abort_if_open()

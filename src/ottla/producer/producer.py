@@ -191,7 +191,7 @@ class Producer(OfOneProcess):
         self.begin()
         try:
             yield
-            if self._engine.transactions.is_open:
+            if not self._engine.transactions.is_ended:
                 self.commit()
         except TransactionAborted:
             self._abort_if_open()

@@ -72,6 +72,7 @@ class TransactionLink:
         self.waits = peers.waits
         self.lock = self.waits.lock()
         self.is_implicit = False  # whether the next transaction uses the newer protocol
+        self.wants_epoch = False  # it is the first one that does, and needs an epoch of its own
         self._config = config
         self.transactional_id = config.transactional_id or ""
         self._clock = clock
@@ -112,6 +113,7 @@ class TransactionLink:
             answer = await connection.call(request, version=version)
             self._check(answer.error_code, f"transaction.timeout.ms={self._config.transaction_timeout_ms}")
             self._learn(connection)
+            self.wants_epoch = False
             return Identity(answer.producer_id, answer.producer_epoch)
 
         return await self._settled(ask, deadline)
@@ -158,6 +160,7 @@ class TransactionLink:
             answer = await connection.call(request, at_most=newest)
             self._check(answer.error_code, "commit" if is_commit else "abort")
             self._learn(connection)
+            self.wants_epoch = self.is_implicit and not is_implicit
             return Identity(answer.producer_id, answer.producer_epoch) if is_implicit else None
 
         return await self._settled(self._ending(ask), deadline)

@@ -13,6 +13,12 @@ There are two protocols. With the older one the coordinator must know a partitio
 (AddPartitionsToTxn). With transaction.version 2 (KIP-890) brokers tell the coordinator themselves, and every
 end of a transaction gives the producer a new epoch.
 
+A producer may come from the older protocol to the newer one between two transactions, because its cluster
+was upgraded. Its next transaction must not have the epoch of the last one: EndTxn is answered before the
+markers are written, and a partition where that transaction is still open takes a record with its epoch for
+a part of it, asks no coordinator, and the marker that comes then decides about the record (KAFKA-18227). So
+`begin` gets another epoch first, which the coordinator gives when all markers are written.
+
 The table is drawn in docs/state-machines.md.
 """
 

@@ -64,11 +64,12 @@ class Transactions:
     @property
     def is_open(self) -> bool:
         """Whether a transaction has begun and has not ended."""
-        return self._machine.state not in {
-            ProducerTransactionState.UNINITIALIZED,
-            ProducerTransactionState.READY,
-            ProducerTransactionState.FENCED,
-        }
+        return not (self.is_ended or self._machine.state is ProducerTransactionState.FENCED)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether no transaction has begun since one was committed, aborted or handed over."""
+        return self._machine.state in {ProducerTransactionState.UNINITIALIZED, ProducerTransactionState.READY}
 
     # ---- the calls of users
 
@@ -96,6 +97,8 @@ class Transactions:
         async with self._calls:
             if self._machine.state is ProducerTransactionState.UNINITIALIZED:
                 await self._init()
+            elif self._machine.state is ProducerTransactionState.READY and self._link.wants_epoch:
+                await self._link.waits.whole(self._call_coordinator(self._renew(self._link.deadline())))
             self._advance(ProducerTransactionEvent.BEGIN)
             # Another thread may have handed these in while the last transaction ended.
             self._dispatcher.abandon(TransactionAborted("the transaction ended before the record was sent"))
@@ -191,9 +194,13 @@ class Transactions:
             await self._end(deadline, is_commit=False)
         except TransactionAborted as error:
             LOG.info("%s: %s", self._config.transactional_id, error)
-            self._adopt(await self._link.init(self._identity, deadline))
+            await self._renew(deadline)
         if self._identity == before and self._dispatcher.has_gaps:
-            self._adopt(await self._link.init(self._identity, deadline))
+            await self._renew(deadline)
+
+    async def _renew(self, deadline: Deadline) -> None:
+        """Get another epoch, unless another producer has taken over."""
+        self._adopt(await self._link.init(self._identity, deadline))
 
     def _adopt(self, identity: Identity) -> None:
         self._identity = identity

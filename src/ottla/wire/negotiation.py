@@ -19,6 +19,9 @@ A broker that was stopped, restarted or cut off for a moment looks old in this w
 for old nobody has transactions. So when one has answered as an old broker does, it is asked for ApiVersions
 once more, while it is known to answer; only if that is in vain, too, is it old.
 
+An answer in version 0 has no features, such as transaction.version. A broker that names newer versions in it
+is asked in the newest one; if it closes or is silent again, a proxy refuses them, and version 0 has to do.
+
 `Discovery` decides; it opens and sends nothing. It returns a `Question` (what to send, and whether on a
 new connection) or `VersionsSettled`; the driver does that and reports `answered`, `closed` or `silent`, where
 silence is the driver's own timeout. Nothing here reads a clock.
@@ -41,11 +44,13 @@ from ottla.wire.api.metadata import MetadataRequest
 from ottla.wire.api.offset_fetch import OffsetFetchRequest
 from ottla.wire.schema import Request, Response
 from ottla.wire.transitions import advance
-from ottla.wire.versions import PeerVersions, VersionRange, advertised, pinned, probed
+from ottla.wire.versions import PeerVersions, advertised, pinned, probed
 
 SOFTWARE_NAME = "ottla"
 PROBE_GROUP = "ottla-version-probe"
 """An unused group: the probes only read, but some broker may log the name."""
+FEATURES_SINCE = 3
+"""Of ApiVersions: its answers name the features that the cluster has agreed on."""
 
 
 class Probe(StrEnum):
@@ -60,6 +65,8 @@ class Probe(StrEnum):
     OFFSET_FETCH = "OffsetFetch"
     METADATA = "Metadata"
     AGAIN = "ApiVersions v0 once more"
+    FEATURES = "ApiVersions in the version that v0 has named"
+    LAST = "ApiVersions v0 for the last time"
     OLD = "what an old broker has answered"
     SETTLED = "nothing more"
     FAILED = "nothing more, in vain"
@@ -71,6 +78,7 @@ class ProbeOutcome(StrEnum):
     START = "start"
     PINNED = "the user knows"
     ANSWERED = "answered"
+    NEWER = "answered, and has a newer version"
     REFUSED = "refused the version"
     CLOSED = "closed"
     SILENT = "silent"
@@ -99,6 +107,7 @@ TRANSITIONS: Mapping[Probe, Mapping[ProbeOutcome, Probe]] = {
     },
     Probe.OLDEST: {
         ProbeOutcome.ANSWERED: Probe.SETTLED,
+        ProbeOutcome.NEWER: Probe.FEATURES,
         ProbeOutcome.REFUSED: Probe.FAILED,
         ProbeOutcome.CLOSED: Probe.LIST_GROUPS,
         ProbeOutcome.SILENT: Probe.LIST_GROUPS,
@@ -109,8 +118,19 @@ TRANSITIONS: Mapping[Probe, Mapping[ProbeOutcome, Probe]] = {
     Probe.METADATA: _probe(Probe.FAILED),
     Probe.AGAIN: {
         ProbeOutcome.ANSWERED: Probe.SETTLED,
+        ProbeOutcome.NEWER: Probe.FEATURES,
         ProbeOutcome.REFUSED: Probe.FAILED,
         **dict.fromkeys(_IN_VAIN, Probe.OLD),
+    },
+    Probe.FEATURES: {
+        ProbeOutcome.ANSWERED: Probe.SETTLED,
+        ProbeOutcome.REFUSED: Probe.FAILED,
+        **dict.fromkeys(_IN_VAIN, Probe.LAST),
+    },
+    Probe.LAST: {
+        ProbeOutcome.ANSWERED: Probe.SETTLED,
+        ProbeOutcome.REFUSED: Probe.FAILED,
+        **dict.fromkeys(_IN_VAIN, Probe.FAILED),
     },
     Probe.OLD: {ProbeOutcome.ANSWERED: Probe.SETTLED, **dict.fromkeys(_IN_VAIN, Probe.FAILED)},
     Probe.SETTLED: {},
@@ -195,9 +215,14 @@ class Discovery:
         if response.error_code == Code.UNSUPPORTED_VERSION:
             self._version = _version_offered(response, self._version)
             return self._next(ProbeOutcome.REFUSED)
-        self._advance(ProbeOutcome.ANSWERED)
         if response.error_code != Code.NONE:
+            self._advance(ProbeOutcome.ANSWERED)
             raise KafkaError(response.error_code, "the broker refused to list its versions")
+        newest = min(_newest_listed(response), ApiVersionsRequest.API.version_newest)
+        if ProbeOutcome.NEWER in TRANSITIONS[self._probe] and newest >= FEATURES_SINCE:
+            self._version = newest
+            return self._next(ProbeOutcome.NEWER)
+        self._advance(ProbeOutcome.ANSWERED)
         return VersionsSettled(advertised(response))
 
     def closed(self) -> Plan:
@@ -220,7 +245,8 @@ class Discovery:
                 f"the peer is no Kafka broker that we know, or does not serve us ({tried}): "
                 "check the port, whether it wants TLS or SASL, and the broker's log"
             )
-        link = ProbeLink.SAME if outcome is ProbeOutcome.REFUSED else ProbeLink.NEW
+        is_served = outcome in {ProbeOutcome.REFUSED, ProbeOutcome.NEWER}
+        link = ProbeLink.SAME if is_served else ProbeLink.NEW
         return Question(*self._question(), link)
 
     def _question(self) -> tuple[Request[Any], int]:
@@ -235,7 +261,7 @@ class Discovery:
                 return MetadataRequest(), 0
             case Probe.NEWEST:
                 self._version = ApiVersionsRequest.API.version_newest
-            case Probe.OLDEST | Probe.AGAIN:
+            case Probe.OLDEST | Probe.AGAIN | Probe.LAST:
                 self._version = 0
         names = ApiVersionsRequest(
             client_software_name=SOFTWARE_NAME, client_software_version=self._software_version
@@ -245,9 +271,10 @@ class Discovery:
 
 def _version_offered(response: ApiVersionsResponse, refused: int) -> int:
     """Return the ApiVersions version to ask in next: the peer's newest below the refused one, else 0."""
+    return max(0, min(_newest_listed(response), refused - 1))
+
+
+def _newest_listed(response: ApiVersionsResponse) -> int:
+    """Return the peer's newest version of ApiVersions, 0 if it does not say."""
     key = ApiVersionsRequest.API.key
-    offers = [
-        VersionRange(row.min_version, row.max_version) for row in response.api_keys if row.api_key == key
-    ]
-    newest = max((offer.newest for offer in offers), default=0)
-    return max(0, min(newest, refused - 1))
+    return max((row.max_version for row in response.api_keys if row.api_key == key), default=0)
