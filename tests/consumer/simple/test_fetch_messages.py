@@ -39,6 +39,15 @@ def response(
 # --- requests
 
 
+@pytest.mark.parametrize(
+    ("level", "version", "why"),
+    [("serializable", NEW, "read_uncommitted or read_committed"), ("read_committed", 3, "request_version 4")],
+)
+def test_a_level_that_cannot_be_had_is_refused(level: str, version: int, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        FetchRequestBuilder().request_version(version).isolation_level(level).build()
+
+
 def test_a_request_has_what_the_builder_was_told() -> None:
     builder = FetchRequestBuilder().client_id("me").max_wait(500).min_bytes(1).max_bytes(10_000)
     request = builder.add_fetch("a", 0, 5, 100).add_fetch("b", 1, 6, 200).add_fetch("a", 2, 7, 300).build()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from ottla import ConfigError, EmbeddedBroker, KafkaError, LocalProtocolError, OttlaError
+from ottla import ConfigError, EmbeddedBroker, KafkaError, LocalProtocolError, OttlaError, Producer
 from ottla.consumer.simple import (
     EARLIEST_TIME,
     LATEST_TIME,
@@ -52,6 +52,29 @@ def test_several_partitions_come_in_one_answer(
     assert [(one.offset, one.message.value) for one in response.message_set(topic, 1)] == [(0, b"c")]
     assert response.batch(topic, 0).column("value") == pa.array([b"b"], pa.binary())
     assert (response.high_watermark(topic, 0), response.high_watermark(topic, 1)) == (2, 1)
+
+
+def test_messages_of_aborted_and_open_transactions_are_left_out(
+    broker: EmbeddedBroker, topic: str, consumer: SimpleConsumer
+) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as producer:
+        for value, end in (("committed", producer.commit), ("aborted", producer.abort)):
+            producer.begin()
+            producer.send(topic, value, partition=0).result(PATIENCE_S)
+            end()
+        producer.begin()
+        producer.send(topic, "open", partition=0).result(PATIENCE_S)
+        builder = FetchRequestBuilder().add_fetch(topic, 0, 0, 10_000)
+        for level, values in (
+            ("read_uncommitted", [b"committed", b"aborted", b"open"]),
+            ("read_committed", [b"committed"]),
+        ):
+            response = consumer.fetch(builder.isolation_level(level).add_fetch(topic, 0, 0, 10_000).build())
+            assert [one.message.value for one in response.message_set(topic, 0)] == values
+        assert response.next_offset(topic, 0) == 4  # where the open transaction begins
+        waiting = consumer.fetch(builder.add_fetch(topic, 0, 4, 10_000).build())
+        assert waiting.batch(topic, 0).num_rows == 0
+        assert waiting.remark(topic, 0) == ""  # more bytes would not help
 
 
 def test_errors_are_of_their_partitions(broker: EmbeddedBroker, topic: str, consumer: SimpleConsumer) -> None:

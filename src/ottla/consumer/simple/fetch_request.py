@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from ottla.consumer.simple.simple_settings import INT_MAX, LONG_MAX, checked_number, checked_partition
+from ottla.fetching.fetch_config import IsolationLevel
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.api import fetch as wire
@@ -22,6 +23,9 @@ NAMES_UNTIL = 12
 
 Later ones use topic ids, which a SimpleConsumer does not know.
 """
+ISOLATION_SINCE = 4
+"""The first version of Fetch that may ask for committed messages only."""
+_LEVELS = {level.name.lower(): level for level in IsolationLevel}
 
 
 class PartitionFetchInfo(NamedTuple):
@@ -53,6 +57,12 @@ class FetchRequest:
     min_bytes: int = 0
     max_bytes: int = INT_MAX
     request_version: int = NAMES_UNTIL
+    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+
+    @property
+    def reads_committed(self) -> bool:
+        """Whether messages of open and aborted transactions are left out."""
+        return self.isolation_level is IsolationLevel.READ_COMMITTED
 
     def message(self) -> wire.FetchRequest:
         """Return the protocol's message: partitions in their order, grouped by topic."""
@@ -68,6 +78,7 @@ class FetchRequest:
             max_wait_ms=self.max_wait,
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
+            isolation_level=int(self.isolation_level),
             topics=list(topics.values()),
         )
 
@@ -87,6 +98,7 @@ class FetchRequestBuilder:
         self._min_bytes = 0
         self._max_bytes = INT_MAX
         self._request_version = NAMES_UNTIL
+        self._isolation_level = IsolationLevel.READ_UNCOMMITTED
         self._request_info: dict[TopicAndPartition, PartitionFetchInfo] = {}
 
     def client_id(self, client_id: str) -> Self:
@@ -122,6 +134,13 @@ class FetchRequestBuilder:
         )
         return self
 
+    def isolation_level(self, level: str) -> Self:
+        """With "read_committed", messages of open and aborted transactions are left out."""
+        if level not in _LEVELS:
+            raise ConfigError(f"isolation_level is {level!r}: give {' or '.join(_LEVELS)}")
+        self._isolation_level = _LEVELS[level]
+        return self
+
     def add_fetch(self, topic: str, partition: int, offset: int, fetch_size: int) -> Self:
         """Request up to `fetch_size` bytes of a partition from an offset on.
 
@@ -146,8 +165,13 @@ class FetchRequestBuilder:
     def build(self) -> FetchRequest:
         """Return the request. The builder keeps its settings and forgets the partitions, as Kafka's does.
 
-        Raises ConfigError if no partition was added.
+        Raises ConfigError if no partition was added, or if its version has no isolation level.
         """
+        if self._isolation_level and self._request_version < ISOLATION_SINCE:
+            raise ConfigError(
+                f"Fetch {self._request_version} gives messages of all transactions: isolation_level needs "
+                f"request_version {ISOLATION_SINCE} or later"
+            )
         if not self._request_info:
             raise ConfigError(
                 "no partition is requested: call add_fetch(topic, partition, offset, fetch_size) first"
@@ -160,4 +184,5 @@ class FetchRequestBuilder:
             self._min_bytes,
             self._max_bytes,
             self._request_version,
+            self._isolation_level,
         )

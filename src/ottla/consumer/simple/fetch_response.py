@@ -63,6 +63,8 @@ class FetchedPartition:
         requested: PartitionFetchInfo,
         answer: wire.FetchPartitionResponse,
         version: int,
+        *,
+        reads_committed: bool,
     ) -> None:
         self.topic_partition = topic_partition
         self.requested = requested
@@ -70,6 +72,11 @@ class FetchedPartition:
         self.high_watermark = answer.high_watermark
         self.records = memoryview(answer.records or b"")
         self._version = version
+        self._aborted = answer.aborted_transactions if reads_committed else None
+        # Where readers have to stop; brokers before 0.11 have no transactions, and say nothing.
+        self._end = answer.high_watermark
+        if reads_committed and answer.last_stable_offset >= 0:
+            self._end = answer.last_stable_offset
 
     @property
     def context(self) -> str:
@@ -82,7 +89,9 @@ class FetchedPartition:
         if self.error_code != Code.NONE:
             raise KafkaError(self.error_code, self.context)
         try:
-            return decode(self.records, from_offset=self.requested.offset, headers=True)
+            return decode(
+                self.records, from_offset=self.requested.offset, headers=True, aborted=self._aborted
+            )
         except CorruptRecord as damage:
             after = max(damage.next_offset or 0, self.requested.offset + 1)
             raise CorruptRecord(
@@ -126,12 +135,12 @@ class FetchedPartition:
                 f"{self.context}: fetch_size {size} is too small. The first batch came whole all the same, "
                 f"with {len(self.records)} bytes, as brokers do since Kafka 0.10.1 (Fetch {version})"
             )
-        is_behind = self.error_code == Code.NONE and self.requested.offset < self.high_watermark
+        is_behind = self.error_code == Code.NONE and self.requested.offset < self._end
         is_empty = not self.records or self._is_overflow
         if is_behind and is_empty and (version < WHOLE_SINCE or others_got_data):
             first = "" if version < WHOLE_SINCE else "add this partition first to the request, or "
             return (
-                f"{self.context}: the log goes on to offset {self.high_watermark}, and nothing came. The "
+                f"{self.context}: the log goes on to offset {self._end}, and nothing came. The "
                 f"first batch does not fit into fetch_size {size} or max_bytes: {first}ask for more bytes"
             )
         return ""
@@ -159,7 +168,13 @@ class FetchResponse:
         if missing:
             raise RemoteProtocolError(f"asked for {', '.join(missing)}, which the Fetch response lacks")
         self._partitions = {
-            topic_partition: FetchedPartition(topic_partition, info, answers[topic_partition], version)
+            topic_partition: FetchedPartition(
+                topic_partition,
+                info,
+                answers[topic_partition],
+                version,
+                reads_committed=request.reads_committed,
+            )
             for topic_partition, info in request.request_info.items()
         }
 
