@@ -46,6 +46,16 @@ def test_numbers_as_kafka_4(new: Era, line: str) -> None:
     assert masked(found.printed) == masked(theirs.printed)
 
 
+def test_consumer_groups_as_kafka_4(new: Era) -> None:
+    topic = created(new, "verified-consumers")
+    arguments = ("--bootstrap-server", new.kafka.bootstrap, "--topic", topic, "--max-messages", "3")
+    assert ours("kafka-verifiable-producer", *arguments).code == 0
+    read = (*arguments, "--verbose", "--group-protocol", "consumer", "--group-remote-assignor", "range")
+    theirs = new.tool(CONSUMER, *read, "--group-id", "v-1")
+    found = ours("kafka-verifiable-consumer", *read, "--group-id", "v-2")
+    assert (found.code, masked(found.printed)) == (theirs.code, masked(theirs.printed))
+
+
 def test_numbers_as_kafka_0_9(old: Era) -> None:
     topic = created(old, "verified")
     arguments = ("--broker-list", old.kafka.bootstrap, "--topic", topic, "--max-messages", "2")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ottla.cli.kafka.answers import broker_message
 from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.settings import file_properties, profile_properties
-from ottla.cli.kafka.tool import ToolRefused, run_tool, tool_of
+from ottla.cli.kafka.tool import run_tool, tool_of
 from ottla.cli.kafka.usage.verifiable_consumer import USAGE
 from ottla.cli.kafka.verifiable_events import Events
 from ottla.consumer.coordinated import GroupConsumer, RebalanceListener
@@ -128,11 +128,6 @@ def _properties(options: Options) -> dict[str, object]:
     servers = options.value("bootstrap-server") or options.value("broker-list")
     if servers is None:
         raise WrongFlags("one of the arguments --bootstrap-server is required")
-    if options.text("group-protocol", "classic").lower() != "classic":
-        raise ToolRefused(
-            f"--group-protocol {options.text('group-protocol')} is not there: members join by the classic "
-            "protocol, beside which newer ones may be in the same group"
-        )
     policy = options.text("reset-policy", "earliest")
     if policy not in _POLICIES:
         raise WrongFlags(f"argument --reset-policy: {policy} is none of earliest, latest, none")
@@ -143,11 +138,16 @@ def _properties(options: Options) -> dict[str, object]:
         "bootstrap.servers": servers,
         "enable.auto.commit": options.has("enable-autocommit"),
         "auto.offset.reset": policy,
-        "partition.assignment.strategy": options.text("assignment-strategy", "range"),
     }
     properties.pop("group.id", None)
     if options.has("group-instance-id"):
         properties["group.instance.id"] = options.text("group-instance-id")
+    if options.text("group-protocol").lower() == "consumer":
+        properties["group.protocol"] = "consumer"
+        if options.has("group-remote-assignor"):
+            properties["group.remote.assignor"] = options.text("group-remote-assignor")
+        return properties
+    properties["partition.assignment.strategy"] = options.text("assignment-strategy", "range")
     if options.has("session-timeout"):
         properties["session.timeout.ms"] = options.text("session-timeout")
     return properties
