@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ottla.broker.handlers.registry import handlers
-from ottla.broker.serving.handler import Handler
+from ottla.broker.handlers.registry import NEED_ZOOKEEPER, SERVED
 from ottla.wire.registry import apis
 
 HEAD = """# Protocol support
@@ -26,20 +25,17 @@ FOOT = """
 def page() -> str:
     """The whole page."""
     rows = []
-    served = handlers()
     for key, api in sorted(apis().items()):
         flexible = "never" if api.flexible_since is None else str(api.flexible_since)
-        rows.append(
-            f"| {key} | {api.name} | 0 to {api.version_newest} | {flexible} | {_range(served.get(key))} |\n"
-        )
+        rows.append(f"| {key} | {api.name} | 0 to {api.version_newest} | {flexible} | {_range(key)} |\n")
     return HEAD + "".join(rows) + FOOT
 
 
-def _range(handler: Handler | None) -> str:
-    if handler is None:
+def _range(key: int) -> str:
+    if key not in SERVED:
         return "not served"
-    mark = "¹" if handler.oldest_without_zookeeper else ""
-    return f"{handler.versions.oldest}{mark} to {handler.versions.newest}"
+    mark = "¹" if key in NEED_ZOOKEEPER else ""
+    return f"{SERVED[key].oldest}{mark} to {SERVED[key].newest}"
 
 
 if __name__ == "__main__":

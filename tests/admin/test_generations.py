@@ -25,7 +25,8 @@ from ottla.admin import (
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.model.errors import KafkaError, Unsupported
 from ottla.wire import versions
-from ottla.wire.versions import GENERATIONS, VersionRange
+from ottla.wire.version_range import VersionRange
+from ottla.wire.versions import GENERATIONS
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
 DESCRIBE_GROUPS, LIST_GROUPS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 15, 16, 19, 20, 21

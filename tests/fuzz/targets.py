@@ -24,7 +24,8 @@ from ottla.wire.headers import encode_request_header, encode_response_header
 from ottla.wire.registry import apis
 from ottla.wire.schema import ProtocolMessage, decode, encode
 from ottla.wire.server_connection import ServedApis, ServerConnection
-from ottla.wire.versions import PeerVersions, VersionRange, VersionsOrigin
+from ottla.wire.version_range import VersionRange
+from ottla.wire.versions import PeerVersions, VersionsOrigin
 from tests.fuzz import sets
 from tests.fuzz.guarded import GuardedPool, Region
 from tests.fuzz.mutations import INT32, Chance, mutated, spliced

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.versions import VersionRange
+from ottla.wire.version_range import VersionRange
 
 NEW = {
     0: VersionRange(0, 13),

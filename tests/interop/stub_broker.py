@@ -31,7 +31,7 @@ from ottla.wire.api import (
 )
 from ottla.wire.schema import Response
 from ottla.wire.server_connection import ClientDisconnected, ReceivedRequest, ServedApis, ServerConnection
-from ottla.wire.versions import VersionRange
+from ottla.wire.version_range import VersionRange
 from tests.interop.broker_versions import NEW
 from tests.interop.rows import entries, last_offset_of, magic_of
 

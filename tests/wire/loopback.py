@@ -7,7 +7,8 @@ from ottla.wire import client_connection, server_connection
 from ottla.wire.client_connection import ClientConnection, ReceivedResponse
 from ottla.wire.primitives import Buffer
 from ottla.wire.server_connection import ReceivedRequest, ServedApis, ServerConnection
-from ottla.wire.versions import PeerVersions, VersionRange, VersionsOrigin
+from ottla.wire.version_range import VersionRange
+from ottla.wire.versions import PeerVersions, VersionsOrigin
 
 # What one of our brokers might accept: enough APIs for the tests, flexible and older versions.
 SERVED = ServedApis(

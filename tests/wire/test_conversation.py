@@ -23,7 +23,8 @@ from ottla.wire.client_connection import ClientConnection, ReceivedResponse
 from ottla.wire.negotiation import Discovery, ProbeLink, Question
 from ottla.wire.schema import Request, Response
 from ottla.wire.server_connection import ReceivedRequest, ServedApis, ServerConnection
-from ottla.wire.versions import GENERATIONS, PeerVersions, VersionRange
+from ottla.wire.version_range import VersionRange
+from ottla.wire.versions import GENERATIONS, PeerVersions
 from tests.wire.loopback import (
     SERVED,
     VERSIONS,

@@ -1,27 +1,31 @@
-"""The files of `wire/api` are the only list of APIs."""
+"""The table of APIs is that of the files of `wire/api`."""
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
+import ottla.wire.api
 from ottla.model.errors import RemoteProtocolError
 from ottla.wire.api.fetch import FetchRequest, FetchResponse
-from ottla.wire.registry import api, apis, declared, modules
+from ottla.wire.registry import MODULES, api, apis, declared
 
 
-def test_every_module_declares_one_api_named_like_it() -> None:
-    for module in modules():
-        (only,) = declared(module)
-        assert only.name.lower() == module.__name__.rpartition(".")[2].replace("_", "")
+def test_the_table_names_every_module_in_the_order_of_its_keys() -> None:
+    files = {info.name for info in pkgutil.iter_modules(ottla.wire.api.__path__)}
+    assert sorted(MODULES.values()) == sorted(files)
+    assert list(MODULES) == sorted(MODULES)
 
 
-def test_keys_are_unique_and_sorted() -> None:
-    keys = [found.key for module in modules() for found in declared(module)]
-    assert sorted(keys) == list(apis())
-    assert len(set(keys)) == len(keys)
+def test_every_module_declares_one_api_of_its_key_and_name() -> None:
+    for key, name in MODULES.items():
+        (only,) = declared(import_module(f"ottla.wire.api.{name}"))
+        assert (only.key, only.name.lower()) == (key, name.replace("_", ""))
+        assert only is apis()[key]
 
 
 def test_an_api_is_found_by_key_and_carried_by_its_types() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.model.errors import ConfigError, LocalProtocolError, RemoteProtocolError
+from ottla.model.errors import LocalProtocolError, RemoteProtocolError
 from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.api.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -27,7 +27,7 @@ from ottla.wire.server_connection import (
     encoded_answer,
 )
 from ottla.wire.transitions import advance
-from ottla.wire.versions import VersionRange
+from ottla.wire.version_range import VersionRange
 from tests.wire.loopback import SERVED, VERSIONS, calls, feed, joined, server_events
 
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -266,20 +266,6 @@ def test_answers_that_can_no_longer_leave_are_let_go() -> None:
     assert gone() is not None
     server.close()
     assert gone() is None
-
-
-@pytest.mark.parametrize(
-    ("key", "served", "text"),
-    [
-        (1, VersionRange(0, 99), r"key 1 cannot be served in versions 0 to 99; we have 0 to \d+"),
-        (1, VersionRange(-1, 3), "-1 to 3"),
-        (1, VersionRange(3, 2), "3 to 2"),
-        (999, VersionRange(0, 0), "key 999 .*; we have nothing"),
-    ],
-)
-def test_only_what_can_be_decoded_can_be_served(key: int, served: VersionRange, text: str) -> None:
-    with pytest.raises(ConfigError, match=text):
-        ServedApis({key: served})
 
 
 def in_state(state: ServerState) -> tuple[ServerConnection, ReceivedRequest]:

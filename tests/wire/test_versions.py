@@ -14,15 +14,8 @@ from ottla.wire.api.offset_commit import OffsetCommitRequest
 from ottla.wire.api.offset_fetch import OffsetFetchRequest
 from ottla.wire.api.produce import ProduceRequest
 from ottla.wire.schema import Request
-from ottla.wire.versions import (
-    GENERATIONS,
-    PeerVersions,
-    VersionRange,
-    VersionsOrigin,
-    advertised,
-    pinned,
-    probed,
-)
+from ottla.wire.version_range import VersionRange
+from ottla.wire.versions import GENERATIONS, PeerVersions, VersionsOrigin, advertised, pinned, probed
 
 PRODUCE, FETCH, METADATA = ProduceRequest.API, FetchRequest.API, MetadataRequest.API
 

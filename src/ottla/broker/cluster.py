@@ -21,6 +21,8 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.scram_users import ScramUsers
@@ -28,7 +30,6 @@ from ottla.broker.serving.client_quotas import QuotaLimits
 from ottla.broker.serving.output import Output
 from ottla.broker.serving.tls_listener import Handshakes
 from ottla.broker.settings.broker_config import BrokerConfig, FlushPolicy
-from ottla.broker.share_groups.share_service import ShareGroupService
 from ottla.broker.storage.leaders import Leaders
 from ottla.broker.storage.memory import MemoryBudget
 from ottla.broker.storage.producer_memory import ProducerMemory
@@ -39,6 +40,9 @@ from ottla.broker.storage.topic_store import TopicStore
 from ottla.broker.transactions.brokers import TransactionBrokers
 from ottla.log.file_system import REAL, FileSystem
 from ottla.model.errors import StorageError
+
+if TYPE_CHECKING:
+    from ottla.broker.share_groups.share_service import ShareGroupService
 
 FLUSHES_AT_ONCE = 32
 """How many flushes run at the same time when a broker stops. Each takes up to 48 descriptors, mostly two."""
@@ -71,10 +75,21 @@ class Cluster:
         self.transactions = TransactionBrokers(self.store)
         self.scram_users = ScramUsers(self.store.catalog)
         self.quota_limits = QuotaLimits(self.store.catalog.entities)
-        self.shares = ShareGroupService(self.store, self.runtime, self.topics)
         self.authorizer = (
             Authorizer(config.authorizer, self.store.catalog) if config.authorizer.is_on else None
         )
+
+    @cached_property
+    def shares(self) -> ShareGroupService:
+        """The share groups of the process, loaded by the first one."""
+        from ottla.broker.share_groups.share_service import ShareGroupService
+
+        return ShareGroupService(self.store, self.runtime, self.topics)
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether there may be share groups."""
+        return "shares" in vars(self)
 
     async def close(self) -> None:
         """Write and flush everything. Nodes must have stopped. Raises StorageError."""

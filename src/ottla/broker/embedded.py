@@ -13,7 +13,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from ottla.broker.handlers.registry import handlers
 from ottla.broker.loop_broker import LoopBroker
 from ottla.broker.security.local_security import BrokerSecurity, LocalSecurity
 from ottla.broker.service import BrokerService, new_loop
@@ -240,18 +239,18 @@ class EmbeddedBroker(Closing):
         self, api: Api, error: Code | int | str, *, times: int = 1, when: When | None = None
     ) -> FaultRule:
         """Answer an error to the next calls of an API: a `Code`, its number or its name."""
-        key = api_key(api, handlers())
+        key = api_key(api)
         return self._add_fault(FaultRule(key, FaultKind.ERROR, times, error=error_code(error), when=when))
 
     def delay(self, api: Api, seconds: float, *, times: int = 1, when: When | None = None) -> FaultRule:
         """Handle the next calls of an API `seconds` later."""
-        key = api_key(api, handlers())
+        key = api_key(api)
         return self._add_fault(FaultRule(key, FaultKind.DELAY, times, delay_s=seconds, when=when))
 
     def drop(self, api: Api, *, times: int = 1, handled: bool = False, when: When | None = None) -> FaultRule:
         """Cut the connection instead of answering; with `handled`, do the work first and lose the answer."""
         kind = FaultKind.DROP_AFTER if handled else FaultKind.DROP
-        return self._add_fault(FaultRule(api_key(api, handlers()), kind, times, when=when))
+        return self._add_fault(FaultRule(api_key(api), kind, times, when=when))
 
     def clear_faults(self) -> None:
         """End all faults."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from ottla.broker.handlers.registry import handlers
 from ottla.broker.service import BrokerService
 from ottla.broker.serving.faults import FaultKind, FaultRule, When, api_key, error_code
 from ottla.broker.settings.broker_config import BrokerConfig
@@ -109,14 +108,14 @@ class LoopBroker:
         when: When | None = None,
     ) -> FaultRule:
         """Answer an error to the next calls of an API: a `Code`, its number or its name."""
-        key = api_key(api, handlers())
+        key = api_key(api)
         return self._add(FaultRule(key, FaultKind.ERROR, times, error=error_code(error), when=when))
 
     def drop(
         self, api: str | int | type[Request[Any]], *, times: int = 1, when: When | None = None
     ) -> FaultRule:
         """Cut the connection instead of answering."""
-        return self._add(FaultRule(api_key(api, handlers()), FaultKind.DROP, times, when=when))
+        return self._add(FaultRule(api_key(api), FaultKind.DROP, times, when=when))
 
     def clear_faults(self) -> None:
         """End all faults."""

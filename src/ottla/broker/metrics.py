@@ -18,7 +18,7 @@ from ottla.broker.transactions import transaction_metrics
 from ottla.log.segment_list import damage_in
 from ottla.model.exposition import CONTENT_TYPE, Metric, Samples, exposition
 from ottla.model.listening import cannot_listen
-from ottla.wire.registry import apis
+from ottla.wire.registry import api
 
 REQUEST_BYTES_MAX = 8192
 REQUEST_SECONDS_MAX = 5.0
@@ -42,10 +42,9 @@ def collected(store: TopicStore, nodes: Iterable[Node], faults: WriteFaults) -> 
 
 
 def _of_nodes(nodes: list[Node]) -> Iterator[Metric]:
-    names = {key: api.name for key, api in apis().items()}
     traffic = [({"broker": node.broker_id}, node.traffic) for node in nodes]
     requests = [
-        ({"broker": node.broker_id, "api": names[key]}, count)
+        ({"broker": node.broker_id, "api": api(key).name}, count)
         for node in nodes
         for key, count in sorted(node.traffic.calls.items())
     ]

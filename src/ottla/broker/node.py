@@ -9,7 +9,7 @@ from functools import partial
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.groups.group_service import GroupService
-from ottla.broker.handlers.registry import handlers
+from ottla.broker.handlers.registry import handler, served_versions
 from ottla.broker.security.listener_security import ListenerSecurity
 from ottla.broker.serving.client_quotas import ClientQuotas
 from ottla.broker.serving.connection import BrokerConnection
@@ -58,7 +58,7 @@ class Node:
             transactions=cluster.transactions,
             coordinated=self.transactions,
             scram_users=cluster.scram_users,
-            shares=cluster.shares,
+            load_shares=lambda: cluster.shares,
             sessions=FetchSessions(
                 cluster.memory.sessions,
                 lambda: random.randint(1, SESSION_ID_MAX),
@@ -67,7 +67,7 @@ class Node:
             quotas=quotas,
             authorizer=cluster.authorizer,
             memory=cluster.memory,
-            served=_served_apis(has_zookeeper=bool(store.config.zookeeper_connect)),
+            served=ServedApis(served_versions(zookeeper=bool(store.config.zookeeper_connect))),
         )
         self._users = cluster.scram_users
         self._faults = faults
@@ -108,7 +108,7 @@ class Node:
         for number, listener in enumerate(self._store.config.listeners):
             security = ListenerSecurity(listener, self._users.find, self._runtime.loop.time)
             context = ConnectionContext(
-                self.broker, handlers(), self.traffic, self._faults, self._output, security
+                self.broker, handler, self.traffic, self._faults, self._output, security
             )
             await self._listen(number, context)
             if number:
@@ -178,7 +178,3 @@ class Node:
         for connection in idle:
             connection.expire()
         self._idle_check = self._runtime.loop.call_later(max(limit_s / 4, IDLE_CHECK_S_MIN), self._close_idle)
-
-
-def _served_apis(*, has_zookeeper: bool) -> ServedApis:
-    return ServedApis({key: handler.served(zookeeper=has_zookeeper) for key, handler in handlers().items()})

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.groups.group_service import GroupService
-from ottla.broker.metrics import MetricsServer
 from ottla.broker.node import Node
 from ottla.broker.serving.faults import FaultRules
 from ottla.broker.settings.broker_config import BrokerConfig
@@ -25,7 +24,8 @@ from ottla.log.file_system import REAL, FileSystem
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
-if TYPE_CHECKING:  # imported when it is needed: kazoo takes its time, and most brokers have no ZooKeeper
+if TYPE_CHECKING:  # imported when they are needed: most brokers have neither
+    from ottla.broker.metrics import MetricsServer
     from ottla.broker.registration.registration import ZooKeeperRegistration
 
 log = logging.getLogger(__name__)
@@ -52,9 +52,7 @@ class BrokerService:
             ports = [listener.port + number if listener.port else 0 for listener in config.listeners]
             broker_id = config.broker_id + number
             self.nodes[broker_id] = Node(self.cluster, broker_id, ports, self.faults)
-        self.metrics = MetricsServer(
-            self.cluster.store, self.nodes.values(), self.cluster.runtime.turn.faults
-        )
+        self.metrics: MetricsServer | None = None
         self.cluster.leaders.leader_listeners.append(self._leader_changed)
         self.cluster.topics.deletion_listeners.append(self._topic_deleted)
 
@@ -88,7 +86,7 @@ class BrokerService:
             if self.config.zookeeper_connect:
                 await self._register()
             if self.config.metrics_port is not None:
-                await self.metrics.start(self.config.host, self.config.metrics_port)
+                await self._serve_metrics(self.config.metrics_port)
         except BaseException:
             await self.stop()
             raise
@@ -101,10 +99,18 @@ class BrokerService:
         for node in self.nodes.values():
             node.broker.zookeeper_offsets = self.zookeeper.offsets
 
+    async def _serve_metrics(self, port: int) -> None:
+        from ottla.broker.metrics import MetricsServer
+
+        faults = self.cluster.runtime.turn.faults
+        self.metrics = MetricsServer(self.cluster.store, self.nodes.values(), faults)
+        await self.metrics.start(self.config.host, port)
+
     async def stop(self) -> None:
         """Stop listening, write and flush everything, and mark the directory as closed cleanly."""
         await self.housekeeping.stop()
-        self.metrics.stop()
+        if self.metrics is not None:
+            self.metrics.stop()
         zookeeper, self.zookeeper = self.zookeeper, None
         if zookeeper is not None:
             for node in self.nodes.values():
@@ -195,7 +201,8 @@ class BrokerService:
         )
 
     def _topic_deleted(self, name: str) -> None:
-        self.cluster.shares.forget_deleted_topics()
+        if self.cluster.has_shares:
+            self.cluster.shares.forget_deleted_topics()
         for node in self.nodes.values():
             if node.is_running:
                 node.groups.forget_topic(name)

@@ -18,6 +18,9 @@ from ottla.model.errors import ConfigError
 if TYPE_CHECKING:
     from ottla.broker.settings.broker_config import BrokerConfig
 
+LOAD_AFTER_S = 1.0
+"""When a broker that serves loads what nobody has asked for yet: later it might find other files there."""
+
 YOUNG_OBJECTS = 10_000
 """Objects that wait for the garbage collector: requests that wait for their write are no garbage."""
 
@@ -85,7 +88,11 @@ def config_from(options: argparse.Namespace) -> BrokerConfig:
 
 
 async def _serve(config: BrokerConfig, broker_count: int) -> int:
+    from ottla.broker.handlers.registry import all_loaded
     from ottla.broker.service import BrokerService
+
+    def load_rest() -> None:
+        service.cluster.runtime.slices.add(all_loaded()).add_done_callback(lambda _: gc.freeze())
 
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -99,6 +106,8 @@ async def _serve(config: BrokerConfig, broker_count: int) -> int:
     for name in config.ignored:
         print(f"ottla: {name} has no meaning for this broker and is ignored", file=sys.stderr)  # noqa: T201
     print(f"listening on {service.bootstrap}", flush=True)  # noqa: T201
+    loading = loop.call_later(LOAD_AFTER_S, load_rest)
     await stopped.wait()
+    loading.cancel()
     await service.stop()
     return 0

@@ -29,21 +29,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from ottla.model.error_codes import Code
-from ottla.model.errors import ConfigError, LocalProtocolError, RemoteProtocolError
+from ottla.model.errors import LocalProtocolError, RemoteProtocolError
 from ottla.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.exchange import expects_response
 from ottla.wire.frames import SIZE_ROOM, FrameReceiver, seal
 from ottla.wire.headers import RequestHeader, decode_request_header, encode_response_header, request_body
 from ottla.wire.primitives import Buffer, LongRequest
-from ottla.wire.registry import apis
+from ottla.wire.registry import api
 from ottla.wire.schema import Api, Request, Response, decode_at_once, decode_long, encode
 from ottla.wire.transitions import advance
-from ottla.wire.versions import VersionRange
+from ottla.wire.version_range import VersionRange
 
 IN_FLIGHT_MAX = 100
 """How many calls may be in flight.
@@ -102,20 +102,11 @@ TRANSITIONS: Mapping[ServerState, Mapping[ServerInput, ServerState]] = {
 class ServedApis:
     """The versions that a broker accepts, by API key. Made once and shared by all its connections.
 
-    Raises ConfigError for a version that has no codec here. What the ApiVersions handler advertises may
-    differ (Kafka 4 advertises Produce from 0 but serves it from 3).
+    What the ApiVersions handler advertises may differ (Kafka 4 advertises Produce from 0 but serves it from
+    3). An API is loaded by its first call.
     """
 
     ranges: Mapping[int, VersionRange]
-    _apis: Mapping[int, Api] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        known = apis()
-        for key, served in self.ranges.items():
-            if key not in known or not 0 <= served.oldest <= served.newest <= known[key].version_newest:
-                ours = f"0 to {known[key].version_newest}" if key in known else "nothing"
-                raise ConfigError(f"API key {key} cannot be served in versions {served}; we have {ours}")
-        object.__setattr__(self, "_apis", {key: known[key] for key in self.ranges})
 
     def find(self, header: RequestHeader) -> Api | None:
         """Return the API of a call; None for ApiVersions in a version that is not served.
@@ -124,10 +115,10 @@ class ServedApis:
         """
         served = self.ranges.get(header.key)
         if served is not None and header.version in served:
-            return self._apis[header.key]
+            return api(header.key)
         if served is not None and header.key == ApiVersionsRequest.API.key:
             return None
-        what = self._apis[header.key].name if served is not None else "an API"
+        what = api(header.key).name if served is not None else "an API"
         has = f"versions {served} are" if served is not None else "the key is not"
         raise RemoteProtocolError(
             f"client {header.client_id!r} called {what} with key {header.key} in version {header.version}; "

@@ -32,25 +32,12 @@ from ottla.wire.api.offset_fetch import OffsetFetchRequest
 from ottla.wire.api.produce import ProduceRequest
 from ottla.wire.api.sync_group import SyncGroupRequest
 from ottla.wire.schema import Api
+from ottla.wire.version_range import VersionRange
 
 # Kafka 4.x advertises Produce from 0, because librdkafka turns compression off otherwise (KAFKA-18659),
 # but rejects 0 to 2. Its Fetch minimum of 4, which it does not disguise, gives it away.
 _FETCH_OLDEST_OF_KAFKA_4 = 4
 _PRODUCE_OLDEST_OF_KAFKA_4 = 3
-
-
-@dataclass(frozen=True, slots=True)
-class VersionRange:
-    """Versions of one API, both ends included."""
-
-    oldest: int
-    newest: int
-
-    def __contains__(self, version: int) -> bool:
-        return self.oldest <= version <= self.newest
-
-    def __str__(self) -> str:
-        return f"{self.oldest} to {self.newest}"
 
 
 class VersionsOrigin(Enum):

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.broker.handlers.api_versions import UNLISTED
-from ottla.broker.handlers.registry import handlers
+from ottla.broker.handlers.registry import SERVED
 from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.api.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.headers import decode_correlation_id, response_body
@@ -136,17 +136,17 @@ def test_a_request_without_a_body_closes_the_connection(client: RawClient) -> No
 
 @pytest.mark.parametrize("key", [-1, 4, 5, 99, 0x7FFF])
 def test_an_unknown_api_closes_the_connection(client: RawClient, key: int) -> None:
-    assert key not in handlers()
+    assert key not in SERVED
     client.send(framed(struct.pack(">hhih", key, 0, 1, -1)))
     assert client.rest() == b""
 
 
-@pytest.mark.parametrize("key", sorted(set(handlers()) - {ApiVersionsRequest.API.key}))
+@pytest.mark.parametrize("key", sorted(SERVED.keys() - {ApiVersionsRequest.API.key}))
 @pytest.mark.parametrize("version", [-1, "next", 0x7FFF])
 def test_a_version_that_is_not_served_closes_the_connection(
     client: RawClient, key: int, version: int | str
 ) -> None:
-    number = handlers()[key].versions.newest + 1 if version == "next" else int(version)
+    number = SERVED[key].newest + 1 if version == "next" else int(version)
     client.send(framed(struct.pack(">hhih", key, number, 1, -1) + bytes(64)))
     assert client.rest() == b""
 
@@ -160,7 +160,7 @@ def test_api_versions_of_the_future_is_answered_in_version_0(client: RawClient, 
     answer = decode(ApiVersionsResponse, 0, response_body(ApiVersionsRequest.API, 0, data))
     assert answer.error_code == 35
     served = {item.api_key: (item.min_version, item.max_version) for item in answer.api_keys}
-    newest = handlers()[18].versions.newest
+    newest = SERVED[18].newest
     assert served == {18: (0, newest)}
     assert client.call(VERSIONS, newest).error_code == 0
 
@@ -169,7 +169,7 @@ def test_what_is_advertised_is_what_is_served(client: RawClient) -> None:
     answer = client.call(VERSIONS, 3)
     advertised = {item.api_key for item in answer.api_keys}
     assert advertised <= set(apis())
-    assert advertised == set(handlers()) - UNLISTED
+    assert advertised == SERVED.keys() - UNLISTED
 
 
 def test_good_frames_before_a_bad_one_are_answered(client: RawClient) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.handlers.registry import handlers
+from ottla.broker.handlers.registry import SERVED
 from ottla.broker.security.access_table import ACCESS
 from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.principal import ANONYMOUS, CertificateNames, Principal
@@ -15,6 +15,7 @@ from ottla.broker.storage.catalog import Catalog
 from ottla.model.acls import Acl, AclFilter, PatternType, Permission, ResourceType
 from ottla.model.errors import ConfigError
 from ottla.model.permissions import Operation
+from ottla.wire.registry import api
 
 ANN, BOB, ROOT = (Principal("User", name) for name in ("ann", "bob", "root"))
 HOST = "10.0.0.1"
@@ -135,7 +136,7 @@ def test_whether_any_topic_may_be_written(acls: list[Acl], *, expected: bool, tm
 
 
 def test_the_table_has_a_row_for_every_handler() -> None:
-    assert [handler.request.__name__ for key, handler in handlers().items() if key not in ACCESS] == []
+    assert [api(key).name for key in SERVED if key not in ACCESS] == []
 
 
 SUBJECT = {

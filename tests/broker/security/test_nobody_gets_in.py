@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.broker.handlers.registry import handlers
+from ottla.broker.handlers.registry import SERVED
 from ottla.broker.security.sasl_session import AUTHENTICATE_KEY, HANDSHAKE_KEY, VERSIONS_KEY
 from ottla.model.error_codes import Code
 from ottla.wire.api.metadata import MetadataRequest
@@ -61,12 +61,11 @@ FORMS = ("whole", "cut", "twice", "slow")
 
 def requests() -> list[Row]:
     """Every request that the broker serves, in every version that Kafka's own classes have written."""
-    served = {key: handler.versions for key, handler in handlers().items()}
     return [
         row
         for row in rows_of("full", "default")
         if issubclass(row.kind, Request) and row.data is not None
-        if row.kind.API.key in served and row.version in served[row.kind.API.key]
+        if row.kind.API.key in SERVED and row.version in SERVED[row.kind.API.key]
     ]
 
 

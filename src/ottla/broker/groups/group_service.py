@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
-from ottla.broker.coordination.effects import Caller
+from ottla.broker.coordination.effects import Caller, Record
 from ottla.broker.coordination.service import CoordinatorService, ReplyTo
 from ottla.broker.coordination.topic_writer import CoordinatorWriter
-from ottla.broker.groups.cluster_topics import ClusterTopics
-from ottla.broker.groups.coordinator import GroupCoordinator, GroupDecision
 from ottla.broker.storage.appending import Appender
 from ottla.broker.storage.memory import SMALL_BYTES, Share
 from ottla.broker.storage.partition import Partition
@@ -25,6 +24,9 @@ from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.schema import Request, Response
 
+if TYPE_CHECKING:
+    from ottla.broker.groups.coordinator import GroupCoordinator, GroupDecision  # noqa: F401 (base below)
+
 
 def _new_member_id() -> str:
     import uuid  # here: a start does not need it
@@ -32,20 +34,27 @@ def _new_member_id() -> str:
     return str(uuid.uuid4())
 
 
-class GroupService(CoordinatorService[GroupDecision]):
+class GroupService(CoordinatorService["GroupDecision"]):
     """The groups that a broker coordinates. Owned by the loop."""
 
     def __init__(
         self, broker_id: int, store: TopicStore, runtime: Runtime, memory: Share, appender: Appender
     ) -> None:
-        topics = ClusterTopics(store)
-        self.coordinator = GroupCoordinator(store.config.groups, _new_member_id, topics, topics.overrides)
-        writer = CoordinatorWriter(OFFSETS_TOPIC, store, runtime, broker_id, appender)
-        super().__init__(self.coordinator, self.coordinator.replay, writer, runtime)
+        super().__init__(CoordinatorWriter(OFFSETS_TOPIC, store, runtime, broker_id, appender), runtime)
         appender.marker_listeners.append(self._transaction_ended)
         self._memory = memory
         self._member_bytes = 0  # how much of `memory.used` is of our groups
         self._store = store
+        self._config = store.config.groups
+
+    @cached_property
+    def coordinator(self) -> GroupCoordinator:
+        """The coordinator. Its modules are a tenth of what a broker loads."""
+        from ottla.broker.groups.cluster_topics import ClusterTopics
+        from ottla.broker.groups.coordinator import GroupCoordinator
+
+        topics = ClusterTopics(self._store)
+        return GroupCoordinator(self._config, _new_member_id, topics, topics.overrides)
 
     def ask(self, request: Request[Any], caller: Caller) -> None:
         """Decide a request. `caller.ticket` is called with the answer, now or later."""
@@ -84,13 +93,16 @@ class GroupService(CoordinatorService[GroupDecision]):
 
     def count_memory(self) -> int:
         """Count the bytes of our members' metadata; return the sum for all brokers of the process."""
+        if not self.is_used:
+            return self._memory.used
         before, self._member_bytes = self._member_bytes, self.coordinator.metadata_bytes()
         self._memory.used += self._member_bytes - before
         return self._memory.used
 
     def forget_topic(self, topic: str) -> None:
         """Delete the offsets that groups have committed for a deleted topic."""
-        self._perform(self.coordinator.forget_topic(topic, self._runtime.steady_ms()))
+        if self.is_used:
+            self._perform(self.coordinator.forget_topic(topic, self._runtime.steady_ms()))
 
     def _transaction_ended(self, partition: Partition, marker: EndMarker) -> None:
         if partition.topic == OFFSETS_TOPIC:
@@ -103,3 +115,6 @@ class GroupService(CoordinatorService[GroupDecision]):
         """Load the groups of a partition of the offsets topic that this broker leads now."""
         self.coordinator.begin_load(partition.index)
         self._loads.begin(partition)
+
+    def _replay(self, record: Record, producer_id: int | None) -> None:
+        self.coordinator.replay(record, producer_id)

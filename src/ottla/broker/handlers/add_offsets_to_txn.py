@@ -11,7 +11,6 @@ from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.model.topic_partition import OFFSETS_TOPIC
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: AddOffsetsToTxnRequest) -> None:
@@ -25,4 +24,4 @@ def refuse(_request: AddOffsetsToTxnRequest, error: Code, _version: int) -> AddO
     return AddOffsetsToTxnResponse(error_code=error)
 
 
-HANDLER = Handler(AddOffsetsToTxnRequest, VersionRange(0, 4), handle, refuse)
+HANDLER = Handler(handle, refuse)

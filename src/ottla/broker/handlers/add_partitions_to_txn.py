@@ -11,7 +11,6 @@ from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.broker.transactions.coordinator.producers import SEVERAL_SINCE, add_refused
 from ottla.model.error_codes import Code
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | None:
@@ -33,4 +32,4 @@ def handle(inquiry: Inquiry, request: AddPartitionsToTxnRequest) -> AddPartition
     return None
 
 
-HANDLER = Handler(AddPartitionsToTxnRequest, VersionRange(0, 5), handle, add_refused)
+HANDLER = Handler(handle, add_refused)

@@ -18,7 +18,6 @@ from ottla.wire.api.alter_client_quotas import (
     QuotaAnswer,
     QuotaChanges,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
@@ -51,4 +50,4 @@ def refuse(request: AlterClientQuotasRequest, error: Code, _version: int) -> Alt
     return AlterClientQuotasResponse(entries=answers)
 
 
-HANDLER = Handler(AlterClientQuotasRequest, VersionRange(0, 1), handle, refuse)
+HANDLER = Handler(handle, refuse)

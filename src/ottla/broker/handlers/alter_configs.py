@@ -15,7 +15,6 @@ from ottla.broker.settings.config_changes import (
 )
 from ottla.model.error_codes import Code
 from ottla.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: AlterConfigsRequest) -> AlterConfigsResponse:
@@ -32,4 +31,4 @@ def refuse(request: AlterConfigsRequest, error: Code, _version: int) -> AlterCon
     )
 
 
-HANDLER = Handler(AlterConfigsRequest, VersionRange(0, 2), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -19,7 +19,6 @@ from ottla.wire.api.alter_partition_reassignments import (
     ReassignedPartition,
     ReassignedTopic,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(
@@ -79,4 +78,4 @@ def refuse(
     )
 
 
-HANDLER = Handler(AlterPartitionReassignmentsRequest, VersionRange(0, 1), handle, refuse)
+HANDLER = Handler(handle, refuse)

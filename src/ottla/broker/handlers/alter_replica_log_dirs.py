@@ -17,7 +17,6 @@ from ottla.wire.api.alter_replica_log_dirs import (
     LogDirPartitionResult,
     LogDirTopicResult,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
@@ -58,4 +57,4 @@ def refuse(request: AlterReplicaLogDirsRequest, error: Code, _version: int) -> A
     return _answer(request, lambda _path, _topic, _index: error)
 
 
-HANDLER = Handler(AlterReplicaLogDirsRequest, VersionRange(0, 2), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -18,7 +18,6 @@ from ottla.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponse,
     AlterShareOffsetsTopic,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse | None:
@@ -69,4 +68,4 @@ def refuse(
     return AlterShareGroupOffsetsResponse(error_code=error, error_message=error.text)
 
 
-HANDLER = Handler(AlterShareGroupOffsetsRequest, VersionRange(0, 0), handle, refuse)
+HANDLER = Handler(handle, refuse)

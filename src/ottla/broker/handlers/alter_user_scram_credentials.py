@@ -26,7 +26,6 @@ from ottla.wire.api.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from ottla.wire.versions import VersionRange
 
 MECHANISMS = {number: mechanism for mechanism, number in MECHANISM_NUMBERS.items()}
 Refusal = tuple[Code, str]
@@ -106,4 +105,4 @@ def refuse(
     )
 
 
-HANDLER = Handler(AlterUserScramCredentialsRequest, VersionRange(0, 0), handle, refuse)
+HANDLER = Handler(handle, refuse)

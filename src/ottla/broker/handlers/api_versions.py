@@ -23,7 +23,6 @@ from ottla.wire.api.api_versions import (
     FinalizedFeature,
     SupportedFeature,
 )
-from ottla.wire.versions import VersionRange
 
 NO_NODE = -1
 FEATURES = {"group.version": 1, "share.version": 2, "transaction.version": 2}
@@ -82,4 +81,4 @@ def refuse(_request: ApiVersionsRequest, error: Code, _version: int) -> ApiVersi
     return ApiVersionsResponse(error_code=error)
 
 
-HANDLER = Handler(ApiVersionsRequest, VersionRange(0, 5), handle, refuse)
+HANDLER = Handler(handle, refuse)

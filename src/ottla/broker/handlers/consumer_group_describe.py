@@ -14,7 +14,6 @@ from ottla.wire.api.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedConsumerGroup,
 )
-from ottla.wire.versions import VersionRange
 
 
 def refuse(
@@ -30,8 +29,6 @@ def refuse(
 
 
 HANDLER = Handler(
-    ConsumerGroupDescribeRequest,
-    VersionRange(0, 1),
     ask_coordinator,
     refuse,
     divisions=(Division(("group_ids",), ("groups",)),),

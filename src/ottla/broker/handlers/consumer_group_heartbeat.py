@@ -12,7 +12,6 @@ from ottla.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from ottla.wire.versions import VersionRange
 
 
 def refuse(
@@ -22,4 +21,4 @@ def refuse(
     return ConsumerGroupHeartbeatResponse(error_code=error, error_message=error.text)
 
 
-HANDLER = Handler(ConsumerGroupHeartbeatRequest, VersionRange(0, 1), ask_coordinator, refuse)
+HANDLER = Handler(ask_coordinator, refuse)

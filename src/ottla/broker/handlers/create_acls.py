@@ -10,7 +10,6 @@ from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.acls import Acl, refusal
 from ottla.model.error_codes import Code
 from ottla.wire.api.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: CreateAclsRequest) -> CreateAclsResponse:
@@ -50,4 +49,4 @@ def refuse(request: CreateAclsRequest, error: Code, _version: int) -> CreateAcls
     return CreateAclsResponse(results=results)
 
 
-HANDLER = Handler(CreateAclsRequest, VersionRange(1, 3), handle, refuse)
+HANDLER = Handler(handle, refuse)

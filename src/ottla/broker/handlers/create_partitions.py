@@ -23,7 +23,6 @@ from ottla.wire.api.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResponse,
 )
-from ottla.wire.versions import VersionRange
 
 STRICT_SINCE = 3
 """Older clients do not know the error for an exceeded quota."""
@@ -86,4 +85,4 @@ def refuse(request: CreatePartitionsRequest, error: Code, _version: int) -> Crea
     )
 
 
-HANDLER = Handler(CreatePartitionsRequest, VersionRange(0, 3), handle, refuse)
+HANDLER = Handler(handle, refuse)

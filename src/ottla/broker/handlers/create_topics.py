@@ -25,7 +25,6 @@ from ottla.wire.api.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ottla.wire.versions import VersionRange
 
 STRICT_SINCE = 6
 """Older clients do not know the error for an exceeded quota."""
@@ -116,4 +115,4 @@ def refuse(request: CreateTopicsRequest, error: Code, _version: int) -> CreateTo
     return CreateTopicsResponse(topics=[_refused(topic.name, error, error.text) for topic in request.topics])
 
 
-HANDLER = Handler(CreateTopicsRequest, VersionRange(0, 7), handle, refuse)
+HANDLER = Handler(handle, refuse)

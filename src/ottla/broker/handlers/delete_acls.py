@@ -16,7 +16,6 @@ from ottla.wire.api.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: DeleteAclsRequest) -> DeleteAclsResponse:
@@ -66,4 +65,4 @@ def refuse(request: DeleteAclsRequest, error: Code, _version: int) -> DeleteAcls
     return DeleteAclsResponse(filter_results=results)
 
 
-HANDLER = Handler(DeleteAclsRequest, VersionRange(1, 3), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -12,7 +12,6 @@ from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.broker.serving.share_coordination import coordinator_error
 from ottla.model.error_codes import Code
 from ottla.wire.api.delete_groups import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: DeleteGroupsRequest) -> None:
@@ -43,8 +42,6 @@ def refuse(request: DeleteGroupsRequest, error: Code, _version: int) -> DeleteGr
 
 
 HANDLER = Handler(
-    DeleteGroupsRequest,
-    VersionRange(0, 3),
     handle,
     refuse,
     divisions=(Division(("groups_names",), ("results",)),),

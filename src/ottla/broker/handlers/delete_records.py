@@ -22,7 +22,6 @@ from ottla.wire.api.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResponse,
 )
-from ottla.wire.versions import VersionRange
 
 NO_WATERMARK = -1
 
@@ -86,8 +85,6 @@ def refuse(request: DeleteRecordsRequest, error: Code, _version: int) -> DeleteR
 
 
 HANDLER = Handler(
-    DeleteRecordsRequest,
-    VersionRange(0, 2),
     handle,
     refuse,
     divisions=(Division(("topics", "partitions"), ("topics", "partitions")),),

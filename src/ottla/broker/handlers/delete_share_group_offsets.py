@@ -16,7 +16,6 @@ from ottla.wire.api.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
 )
-from ottla.wire.versions import VersionRange
 
 NOTHING_STORED = "There is no offset information to delete."
 
@@ -70,4 +69,4 @@ def refuse(
     return DeleteShareGroupOffsetsResponse(error_code=error, error_message=error.text)
 
 
-HANDLER = Handler(DeleteShareGroupOffsetsRequest, VersionRange(0, 0), handle, refuse)
+HANDLER = Handler(handle, refuse)

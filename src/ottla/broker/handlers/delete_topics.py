@@ -17,7 +17,6 @@ from ottla.broker.serving.served_broker import ServedBroker
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.wire.api.delete_topics import DeletedTopic, DeleteTopicsRequest, DeleteTopicsResponse
-from ottla.wire.versions import VersionRange
 
 IDS_SINCE = 6
 STRICT_SINCE = 5  # older clients do not know the error of a quota that is used up
@@ -97,4 +96,4 @@ def refuse(request: DeleteTopicsRequest, error: Code, version: int) -> DeleteTop
     )
 
 
-HANDLER = Handler(DeleteTopicsRequest, VersionRange(0, 6), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -14,7 +14,6 @@ from ottla.wire.api.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: DescribeAclsRequest) -> DescribeAclsResponse:
@@ -56,4 +55,4 @@ def refuse(_request: DescribeAclsRequest, error: Code, _version: int) -> Describ
     return DescribeAclsResponse(error_code=error, error_message=text)
 
 
-HANDLER = Handler(DescribeAclsRequest, VersionRange(1, 3), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -18,7 +18,6 @@ from ottla.wire.api.describe_client_quotas import (
     QuotaEntry,
     QuotaValue,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
@@ -42,4 +41,4 @@ def refuse(_request: DescribeClientQuotasRequest, error: Code, _version: int) ->
     return DescribeClientQuotasResponse(error_code=error, error_message=error.text, entries=None)
 
 
-HANDLER = Handler(DescribeClientQuotasRequest, VersionRange(0, 1), handle, refuse)
+HANDLER = Handler(handle, refuse)

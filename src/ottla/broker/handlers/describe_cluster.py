@@ -16,7 +16,6 @@ from ottla.wire.api.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from ottla.wire.versions import VersionRange
 
 BROKERS = 1
 CONTROLLERS = 2
@@ -47,4 +46,4 @@ def refuse(_request: DescribeClusterRequest, error: Code, _version: int) -> Desc
     return DescribeClusterResponse(error_code=error, error_message=error.text)
 
 
-HANDLER = Handler(DescribeClusterRequest, VersionRange(0, 2), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -14,7 +14,6 @@ from ottla.broker.settings.described_configs import described_resources
 from ottla.broker.storage.topic_store import exhausted
 from ottla.model.error_codes import Code
 from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse, DescribedResource
-from ottla.wire.versions import VersionRange
 
 SOURCES_SINCE = 1
 AT_ONCE = 10
@@ -59,4 +58,4 @@ def refuse(request: DescribeConfigsRequest, error: Code, _version: int) -> Descr
     )
 
 
-HANDLER = Handler(DescribeConfigsRequest, VersionRange(0, 4), handle, refuse)
+HANDLER = Handler(handle, refuse)

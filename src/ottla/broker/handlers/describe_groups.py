@@ -10,7 +10,6 @@ from ottla.broker.serving.division import Division
 from ottla.broker.serving.handler import Handler, ask_coordinator
 from ottla.model.error_codes import Code
 from ottla.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from ottla.wire.versions import VersionRange
 
 
 def refuse(request: DescribeGroupsRequest, error: Code, _version: int) -> DescribeGroupsResponse:
@@ -20,8 +19,6 @@ def refuse(request: DescribeGroupsRequest, error: Code, _version: int) -> Descri
 
 
 HANDLER = Handler(
-    DescribeGroupsRequest,
-    VersionRange(0, 6),
     ask_coordinator,
     refuse,
     divisions=(Division(("groups",), ("groups",)),),

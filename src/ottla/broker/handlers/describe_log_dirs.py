@@ -18,7 +18,6 @@ from ottla.wire.api.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
@@ -76,4 +75,4 @@ def refuse(_request: DescribeLogDirsRequest, error: Code, _version: int) -> Desc
     return DescribeLogDirsResponse(error_code=error)
 
 
-HANDLER = Handler(DescribeLogDirsRequest, VersionRange(0, 5), handle, refuse)
+HANDLER = Handler(handle, refuse)

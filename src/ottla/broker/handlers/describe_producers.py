@@ -17,7 +17,6 @@ from ottla.wire.api.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: DescribeProducersRequest) -> DescribeProducersResponse:
@@ -75,4 +74,4 @@ def refuse(request: DescribeProducersRequest, error: Code, _version: int) -> Des
     )
 
 
-HANDLER = Handler(DescribeProducersRequest, VersionRange(0, 0), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -19,7 +19,6 @@ from ottla.wire.api.describe_quorum import (
     QuorumReplica,
     QuorumTopic,
 )
-from ottla.wire.versions import VersionRange
 
 METADATA_TOPIC = "__cluster_metadata"
 NODES_SINCE = 2
@@ -82,4 +81,4 @@ def refuse(_request: DescribeQuorumRequest, error: Code, _version: int) -> Descr
     return DescribeQuorumResponse(error_code=error, error_message=error.text)
 
 
-HANDLER = Handler(DescribeQuorumRequest, VersionRange(0, 2), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -21,7 +21,6 @@ from ottla.wire.api.describe_share_group_offsets import (
     ShareOffsetsTopic,
     ShareOffsetsWantedGroup,
 )
-from ottla.wire.versions import VersionRange
 
 NO_ID = bytes(16)
 
@@ -94,4 +93,4 @@ def refuse(
     )
 
 
-HANDLER = Handler(DescribeShareGroupOffsetsRequest, VersionRange(0, 1), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -22,7 +22,6 @@ from ottla.wire.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     PartitionCursor,
 )
-from ottla.wire.versions import VersionRange
 
 PARTITIONS_MAX = 2000
 """Partitions of an answer: `max.request.partition.size.limit` of Kafka."""
@@ -97,4 +96,4 @@ def refuse(
     return DescribeTopicPartitionsResponse(topics=topics)
 
 
-HANDLER = Handler(DescribeTopicPartitionsRequest, VersionRange(0, 0), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -10,7 +10,6 @@ from ottla.broker.serving.handler import Handler, ask_transactions
 from ottla.broker.transactions.coordinator.listing import refused
 from ottla.model.error_codes import Code
 from ottla.wire.api.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from ottla.wire.versions import VersionRange
 
 
 def refuse(request: DescribeTransactionsRequest, error: Code, _version: int) -> DescribeTransactionsResponse:
@@ -20,4 +19,4 @@ def refuse(request: DescribeTransactionsRequest, error: Code, _version: int) -> 
     )
 
 
-HANDLER = Handler(DescribeTransactionsRequest, VersionRange(0, 0), ask_transactions, refuse)
+HANDLER = Handler(ask_transactions, refuse)

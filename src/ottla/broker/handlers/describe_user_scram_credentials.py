@@ -17,7 +17,6 @@ from ottla.wire.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     UserCredentials,
 )
-from ottla.wire.versions import VersionRange
 
 TWICE = "Cannot describe SCRAM credentials for the same user twice in a single request"
 
@@ -61,4 +60,4 @@ def refuse(
     return DescribeUserScramCredentialsResponse(error_code=error, error_message=error.text)
 
 
-HANDLER = Handler(DescribeUserScramCredentialsRequest, VersionRange(0, 0), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -19,7 +19,6 @@ from ottla.wire.api.elect_leaders import (
     ElectLeadersResponse,
     ElectLeadersTopicResponse,
 )
-from ottla.wire.versions import VersionRange
 
 PREFERRED = 0
 UNCLEAN = 1
@@ -89,4 +88,4 @@ def refuse(request: ElectLeadersRequest, error: Code, version: int) -> ElectLead
     return ElectLeadersResponse(error_code=whole, replica_election_results=results)
 
 
-HANDLER = Handler(ElectLeadersRequest, VersionRange(0, 2), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from ottla.broker.serving.handler import Handler, ask_transactions
 from ottla.model.error_codes import Code
 from ottla.wire.api.end_txn import EndTxnRequest, EndTxnResponse
-from ottla.wire.versions import VersionRange
 
 
 def refuse(_request: EndTxnRequest, error: Code, _version: int) -> EndTxnResponse:
@@ -17,4 +16,4 @@ def refuse(_request: EndTxnRequest, error: Code, _version: int) -> EndTxnRespons
     return EndTxnResponse(error_code=error)
 
 
-HANDLER = Handler(EndTxnRequest, VersionRange(0, 5), ask_transactions, refuse)
+HANDLER = Handler(ask_transactions, refuse)

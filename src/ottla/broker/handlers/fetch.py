@@ -30,7 +30,6 @@ from ottla.broker.serving.long_poll import (
 from ottla.model.error_codes import Code
 from ottla.wire.api.fetch import FetchRequest, FetchResponse, FetchTopicResponse
 from ottla.wire.schema import Response
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: FetchRequest) -> FetchResponse | None:
@@ -154,4 +153,4 @@ def fail(inquiry: Inquiry, request: FetchRequest, error: Code) -> FetchResponse:
     return session.news(refuse(FetchRequest(topics=session.topics()), error, inquiry.version))
 
 
-HANDLER = Handler(FetchRequest, VersionRange(0, 18), handle, refuse, fail=fail)
+HANDLER = Handler(handle, refuse, fail=fail)

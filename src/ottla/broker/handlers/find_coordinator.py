@@ -16,7 +16,6 @@ from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.model.topic_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from ottla.wire.versions import VersionRange
 
 TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 """The topic of a coordinator, by the type of the key: a group or a transactional id."""
@@ -71,8 +70,6 @@ def refuse(request: FindCoordinatorRequest, error: Code, version: int) -> FindCo
 
 
 HANDLER = Handler(
-    FindCoordinatorRequest,
-    VersionRange(0, 6),
     handle,
     refuse,
     divisions=(Division(("coordinator_keys",), ("coordinators",)),),

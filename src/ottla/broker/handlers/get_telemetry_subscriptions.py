@@ -13,7 +13,6 @@ from ottla.wire.api.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
-from ottla.wire.versions import VersionRange
 
 NO_ID = bytes(16)
 SUBSCRIPTION_ID = 0
@@ -46,4 +45,4 @@ def refuse(
     return GetTelemetrySubscriptionsResponse(error_code=error)
 
 
-HANDLER = Handler(GetTelemetrySubscriptionsRequest, VersionRange(0, 0), handle, refuse)
+HANDLER = Handler(handle, refuse)

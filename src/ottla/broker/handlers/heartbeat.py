@@ -9,7 +9,6 @@ from __future__ import annotations
 from ottla.broker.serving.handler import Handler, ask_coordinator
 from ottla.model.error_codes import Code
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.wire.versions import VersionRange
 
 
 def refuse(_request: HeartbeatRequest, error: Code, _version: int) -> HeartbeatResponse:
@@ -17,4 +16,4 @@ def refuse(_request: HeartbeatRequest, error: Code, _version: int) -> HeartbeatR
     return HeartbeatResponse(error_code=error)
 
 
-HANDLER = Handler(HeartbeatRequest, VersionRange(0, 4), ask_coordinator, refuse)
+HANDLER = Handler(ask_coordinator, refuse)

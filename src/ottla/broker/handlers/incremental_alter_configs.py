@@ -18,7 +18,6 @@ from ottla.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
@@ -37,4 +36,4 @@ def refuse(
     )
 
 
-HANDLER = Handler(IncrementalAlterConfigsRequest, VersionRange(0, 1), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -12,7 +12,6 @@ from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: InitProducerIdRequest) -> InitProducerIdResponse | None:
@@ -34,4 +33,4 @@ def refuse(_request: InitProducerIdRequest, error: Code, _version: int) -> InitP
     return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
 
 
-HANDLER = Handler(InitProducerIdRequest, VersionRange(0, 5), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: JoinGroupRequest) -> JoinGroupResponse | None:
@@ -25,4 +24,4 @@ def refuse(request: JoinGroupRequest, error: Code, _version: int) -> JoinGroupRe
     return JoinGroupResponse(error_code=error, member_id=request.member_id)
 
 
-HANDLER = Handler(JoinGroupRequest, VersionRange(0, 9), handle, refuse)
+HANDLER = Handler(handle, refuse)

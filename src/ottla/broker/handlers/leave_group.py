@@ -9,7 +9,6 @@ from __future__ import annotations
 from ottla.broker.serving.handler import Handler, ask_coordinator
 from ottla.model.error_codes import Code
 from ottla.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from ottla.wire.versions import VersionRange
 
 
 def refuse(_request: LeaveGroupRequest, error: Code, _version: int) -> LeaveGroupResponse:
@@ -17,4 +16,4 @@ def refuse(_request: LeaveGroupRequest, error: Code, _version: int) -> LeaveGrou
     return LeaveGroupResponse(error_code=error)
 
 
-HANDLER = Handler(LeaveGroupRequest, VersionRange(0, 5), ask_coordinator, refuse)
+HANDLER = Handler(ask_coordinator, refuse)

@@ -17,7 +17,6 @@ from ottla.wire.api.list_config_resources import (
     ListConfigResourcesResponse,
     ListedConfigResource,
 )
-from ottla.wire.versions import VersionRange
 
 TYPES_SINCE = 1
 
@@ -50,4 +49,4 @@ def refuse(_request: ListConfigResourcesRequest, error: Code, _version: int) -> 
     return ListConfigResourcesResponse(error_code=error)
 
 
-HANDLER = Handler(ListConfigResourcesRequest, VersionRange(0, 1), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -10,7 +10,6 @@ from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.broker.serving.share_coordination import listed_groups
 from ottla.model.error_codes import Code
 from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: ListGroupsRequest) -> None:
@@ -28,4 +27,4 @@ def refuse(_request: ListGroupsRequest, error: Code, _version: int) -> ListGroup
     return ListGroupsResponse(error_code=error)
 
 
-HANDLER = Handler(ListGroupsRequest, VersionRange(0, 5), handle, refuse)
+HANDLER = Handler(handle, refuse)

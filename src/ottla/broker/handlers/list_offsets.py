@@ -24,7 +24,6 @@ from ottla.wire.api.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from ottla.wire.versions import VersionRange
 
 LATEST = -1
 EARLIEST = -2
@@ -158,8 +157,6 @@ def refuse(request: ListOffsetsRequest, error: Code, _version: int) -> ListOffse
 
 
 HANDLER = Handler(
-    ListOffsetsRequest,
-    VersionRange(0, 11),
     handle,
     refuse,
     divisions=(Division(("topics", "partitions"), ("topics", "partitions")),),

@@ -12,7 +12,6 @@ from ottla.wire.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(
@@ -29,4 +28,4 @@ def refuse(
     return ListPartitionReassignmentsResponse(error_code=error, error_message=error.text)
 
 
-HANDLER = Handler(ListPartitionReassignmentsRequest, VersionRange(0, 0), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from ottla.broker.serving.handler import Handler, ask_transactions
 from ottla.model.error_codes import Code
 from ottla.wire.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from ottla.wire.versions import VersionRange
 
 
 def refuse(_request: ListTransactionsRequest, error: Code, _version: int) -> ListTransactionsResponse:
@@ -17,4 +16,4 @@ def refuse(_request: ListTransactionsRequest, error: Code, _version: int) -> Lis
     return ListTransactionsResponse(error_code=error)
 
 
-HANDLER = Handler(ListTransactionsRequest, VersionRange(0, 2), ask_transactions, refuse)
+HANDLER = Handler(ask_transactions, refuse)

@@ -31,7 +31,6 @@ from ottla.wire.api.metadata import (
     MetadataTopic,
     MetadataTopicResponse,
 )
-from ottla.wire.versions import VersionRange
 
 log = logging.getLogger(__name__)
 
@@ -187,4 +186,4 @@ def fail(inquiry: Inquiry, request: MetadataRequest, error: Code) -> MetadataRes
     return _cluster(inquiry, request, refuse(request, error, inquiry.version).topics)
 
 
-HANDLER = Handler(MetadataRequest, VersionRange(0, 13), handle, refuse, fail=fail)
+HANDLER = Handler(handle, refuse, fail=fail)

@@ -19,7 +19,6 @@ from ottla.wire.api.offset_commit import (
     OffsetCommitTopicResponse,
 )
 from ottla.wire.declared_class import replaced
-from ottla.wire.versions import VersionRange
 
 IDS_SINCE = 10
 Codes = dict[tuple[str | bytes, int], int]
@@ -89,10 +88,7 @@ def refuse(request: OffsetCommitRequest, error: Code, _version: int) -> OffsetCo
 
 
 HANDLER = Handler(
-    OffsetCommitRequest,
-    VersionRange(0, 10),
     handle,
     refuse,
-    oldest_without_zookeeper=1,
     divisions=(Division(("topics", "partitions"), ("topics", "partitions")),),
 )

@@ -17,7 +17,6 @@ from ottla.wire.api.offset_delete import (
     OffsetDeleteTopicResponse,
 )
 from ottla.wire.declared_class import replaced
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: OffsetDeleteRequest) -> None:
@@ -59,4 +58,4 @@ def refuse(request: OffsetDeleteRequest, error: Code, _version: int) -> OffsetDe
     return OffsetDeleteResponse(topics=topics)
 
 
-HANDLER = Handler(OffsetDeleteRequest, VersionRange(0, 0), handle, refuse)
+HANDLER = Handler(handle, refuse)

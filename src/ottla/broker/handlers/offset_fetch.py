@@ -14,7 +14,6 @@ from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.wire.api.offset_fetch import OffsetFetchGroupTopic, OffsetFetchRequest, OffsetFetchResponse
 from ottla.wire.declared_class import replaced
-from ottla.wire.versions import VersionRange
 
 IDS_SINCE = 10
 
@@ -63,11 +62,8 @@ def refuse(request: OffsetFetchRequest, error: Code, version: int) -> OffsetFetc
 
 
 HANDLER = Handler(
-    OffsetFetchRequest,
-    VersionRange(0, 10),
     handle,
     refuse,
-    oldest_without_zookeeper=1,
     divisions=(
         Division(("topics", "partition_indexes"), ("topics", "partitions")),
         Division(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions")),

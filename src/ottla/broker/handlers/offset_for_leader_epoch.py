@@ -20,7 +20,6 @@ from ottla.wire.api.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
@@ -66,8 +65,6 @@ def refuse(request: OffsetForLeaderEpochRequest, error: Code, _version: int) -> 
 
 
 HANDLER = Handler(
-    OffsetForLeaderEpochRequest,
-    VersionRange(0, 4),
     handle,
     refuse,
     divisions=(Division(("topics", "partitions"), ("topics", "partitions")),),

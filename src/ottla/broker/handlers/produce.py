@@ -40,7 +40,6 @@ from ottla.wire.api.produce import (
     ProduceTopicResponse,
     RecordError,
 )
-from ottla.wire.versions import VersionRange
 
 ACKS = (ACKS_ALL, 0, 1)
 INVALID_PRODUCER = Code.INVALID_PRODUCER_ID_MAPPING
@@ -375,4 +374,4 @@ def refuse(request: ProduceRequest, error: Code, _version: int) -> ProduceRespon
     return ProduceResponse(responses=topics)
 
 
-HANDLER = Handler(ProduceRequest, VersionRange(0, 13), handle, refuse, pipelined=True)
+HANDLER = Handler(handle, refuse, pipelined=True)

@@ -17,7 +17,6 @@ from ottla.broker.handlers.get_telemetry_subscriptions import (
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.wire.api.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from ottla.wire.versions import VersionRange
 
 
 def handle(_inquiry: Inquiry, request: PushTelemetryRequest) -> PushTelemetryResponse:
@@ -40,4 +39,4 @@ def refuse(_request: PushTelemetryRequest, error: Code, _version: int) -> PushTe
     return PushTelemetryResponse(error_code=error)
 
 
-HANDLER = Handler(PushTelemetryRequest, VersionRange(0, 0), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -13,7 +13,6 @@ from ottla.broker.security.sasl_session import SaslState
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse | None:
@@ -42,4 +41,4 @@ def refuse(_request: SaslAuthenticateRequest, error: Code, _version: int) -> Sas
     return SaslAuthenticateResponse(error_code=error, error_message=text)
 
 
-HANDLER = Handler(SaslAuthenticateRequest, VersionRange(0, 2), handle, refuse)
+HANDLER = Handler(handle, refuse)

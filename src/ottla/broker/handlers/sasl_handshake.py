@@ -13,7 +13,6 @@ from functools import partial
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: SaslHandshakeRequest) -> SaslHandshakeResponse | None:
@@ -37,4 +36,4 @@ def refuse(_request: SaslHandshakeRequest, error: Code, _version: int) -> SaslHa
     return SaslHandshakeResponse(error_code=error)
 
 
-HANDLER = Handler(SaslHandshakeRequest, VersionRange(0, 1), handle, refuse)
+HANDLER = Handler(handle, refuse)

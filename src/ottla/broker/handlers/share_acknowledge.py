@@ -16,7 +16,6 @@ from ottla.wire.api.share_acknowledge import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse | None:
@@ -64,4 +63,4 @@ def refuse(request: ShareAcknowledgeRequest, error: Code, _version: int) -> Shar
     return ShareAcknowledgeResponse(responses=topics, error_code=Code.NONE if topics else error)
 
 
-HANDLER = Handler(ShareAcknowledgeRequest, VersionRange(1, 2), handle, refuse)
+HANDLER = Handler(handle, refuse)

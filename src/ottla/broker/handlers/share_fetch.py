@@ -20,7 +20,6 @@ from ottla.wire.api.share_fetch import (
     ShareFetchResponse,
     ShareFetchTopicResponse,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: ShareFetchRequest) -> ShareFetchResponse | None:
@@ -69,4 +68,4 @@ def refuse(request: ShareFetchRequest, error: Code, _version: int) -> ShareFetch
     return ShareFetchResponse(responses=topics, error_code=Code.NONE if topics else error)
 
 
-HANDLER = Handler(ShareFetchRequest, VersionRange(1, 2), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -21,7 +21,6 @@ from ottla.wire.api.share_group_describe import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
@@ -83,8 +82,6 @@ def refuse(request: ShareGroupDescribeRequest, error: Code, _version: int) -> Sh
 
 
 HANDLER = Handler(
-    ShareGroupDescribeRequest,
-    VersionRange(1, 1),
     handle,
     refuse,
     divisions=(Division(("group_ids",), ("groups",)),),

@@ -18,7 +18,6 @@ from ottla.wire.api.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
     ShareTopicPartitions,
 )
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
@@ -69,4 +68,4 @@ def refuse(_request: ShareGroupHeartbeatRequest, error: Code, _version: int) -> 
     return ShareGroupHeartbeatResponse(error_code=error, error_message=error.text)
 
 
-HANDLER = Handler(ShareGroupHeartbeatRequest, VersionRange(1, 1), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from ottla.broker.serving.handler import Handler, ask_coordinator
 from ottla.model.error_codes import Code
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
-from ottla.wire.versions import VersionRange
 
 
 def refuse(_request: SyncGroupRequest, error: Code, _version: int) -> SyncGroupResponse:
@@ -17,4 +16,4 @@ def refuse(_request: SyncGroupRequest, error: Code, _version: int) -> SyncGroupR
     return SyncGroupResponse(error_code=error)
 
 
-HANDLER = Handler(SyncGroupRequest, VersionRange(0, 5), ask_coordinator, refuse)
+HANDLER = Handler(ask_coordinator, refuse)

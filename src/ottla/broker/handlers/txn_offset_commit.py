@@ -21,7 +21,6 @@ from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitTopic,
 )
 from ottla.wire.declared_class import replaced
-from ottla.wire.versions import VersionRange
 
 IDS_SINCE = 6
 IMPLICIT_SINCE = 5
@@ -95,4 +94,4 @@ def refuse(request: TxnOffsetCommitRequest, error: Code, _version: int) -> TxnOf
     return refused(request, error)
 
 
-HANDLER = Handler(TxnOffsetCommitRequest, VersionRange(0, 6), handle, refuse)
+HANDLER = Handler(handle, refuse)

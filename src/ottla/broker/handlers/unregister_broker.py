@@ -9,7 +9,6 @@ from __future__ import annotations
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
@@ -26,4 +25,4 @@ def refuse(_request: UnregisterBrokerRequest, error: Code, _version: int) -> Unr
     return UnregisterBrokerResponse(error_code=error, error_message=error.text)
 
 
-HANDLER = Handler(UnregisterBrokerRequest, VersionRange(0, 0), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -16,7 +16,6 @@ from ottla.wire.api.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from ottla.wire.versions import VersionRange
 
 NO_RESULTS_SINCE = 2
 
@@ -49,4 +48,4 @@ def refuse(_request: UpdateFeaturesRequest, error: Code, _version: int) -> Updat
     return UpdateFeaturesResponse(error_code=error, error_message=error.text)
 
 
-HANDLER = Handler(UpdateFeaturesRequest, VersionRange(0, 2), handle, refuse)
+HANDLER = Handler(handle, refuse)

@@ -24,7 +24,6 @@ from ottla.wire.api.write_txn_markers import (
     WrittenMarkerPartition,
     WrittenMarkerTopic,
 )
-from ottla.wire.versions import VersionRange
 
 
 class StagedMarker(NamedTuple):
@@ -102,4 +101,4 @@ def refuse(request: WriteTxnMarkersRequest, error: Code, _version: int) -> Write
     return _answer_of(request, error)
 
 
-HANDLER = Handler(WriteTxnMarkersRequest, VersionRange(0, 2), handle, refuse)
+HANDLER = Handler(handle, refuse)

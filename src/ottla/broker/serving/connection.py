@@ -54,7 +54,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._traffic = context.traffic
         self._faults = context.faults
         self._output = context.output
-        self._handlers = context.handlers
+        self._handler = context.handler
         self._handle_of = context.handle_of
         self._security = context.security
         self.listener = context.security.listener.name
@@ -196,7 +196,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def refuse(self, sequence: int, frame: memoryview, error: Code) -> None:
         """End a call that the express lane took, by an error."""
         call = self._wire.call_of(frame, sequence)
-        handler = self._handlers[call.api.key]
+        handler = self._handler(call.api.key)
         self.answer(call, handler.refuse(call.message, error, call.version))
 
     def flush(self) -> None:
@@ -286,7 +286,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._loop.run_in_executor(self._broker.runtime.checkers, work, *arguments)
 
     def _dispatch(self, call: ReceivedRequest) -> None:
-        handler = self._handlers[call.api.key]
+        handler = self._handler(call.api.key)
         self._traffic.calls[call.api.key] += 1
         inquiry = Inquiry(self._broker, self, call)
         if self._faults:
@@ -330,7 +330,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.throttle.pause(call)
 
     def _refusal(self, call: ReceivedRequest, error: BaseException) -> Response:
-        return refusal(self._handlers[call.api.key], call, error, self.peer_host)
+        return refusal(self._handler(call.api.key), call, error, self.peer_host)
 
     def _respond(self, call: ReceivedRequest, response: Response) -> None:
         try:

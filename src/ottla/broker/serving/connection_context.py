@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,10 +19,10 @@ from ottla.wire.server_connection import ShortCut
 
 @dataclass(frozen=True, slots=True)
 class ConnectionContext:
-    """Made when the broker listens."""
+    """Made when the broker listens. `handler` returns the handler of an API key."""
 
     broker: ServedBroker
-    handlers: Mapping[int, Handler]
+    handler: Callable[[int], Handler]
     traffic: Traffic
     faults: FaultRules
     output: Output

@@ -12,7 +12,7 @@ if it raises, the log has the traceback and the client loses its connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.did_you_mean import hint
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError
+from ottla.wire.registry import MODULES, apis
 from ottla.wire.schema import Request
 
 When = Callable[[Any], bool]
@@ -53,15 +54,15 @@ class FaultRule:
         return key == self.api_key and self.left != 0 and (self.when is None or self.when(request))
 
 
-def api_key(api: str | int | type[Request[Any]], served: Mapping[int, Handler]) -> int:
+def api_key(api: str | int | type[Request[Any]]) -> int:
     """Return the key of an API named by its name ("Fetch"), key or request class. Raises ConfigError."""
     if isinstance(api, str):
-        by_name = {handler.request.API.name.lower(): key for key, handler in served.items()}
+        by_name = {known.name.lower(): key for key, known in apis().items()}
         key = by_name.get(api.lower(), -1)
     else:
         key = api if isinstance(api, int) else api.API.key
-    if key not in served:
-        names = [handler.request.API.name for handler in served.values()]
+    if key not in MODULES:
+        names = [known.name for known in apis().values()]
         near = hint(str(api), names, otherwise=f"; there are: {', '.join(names)}")
         raise ConfigError(f"no API {api!r} is served here{near}")
     return key

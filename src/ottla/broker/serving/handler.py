@@ -1,6 +1,6 @@
 """What a handler is, and what it gets.
 
-Every module of `ottla.broker.handlers` serves one API key and declares it as `HANDLER`. A handler sees the
+Every module of `ottla.broker.handlers` serves one API key, by its `HANDLER`. A handler sees the
 call, the broker that got it (`ServedBroker`) and the client's connection (`ClientLink`), and nothing else.
 """
 
@@ -25,7 +25,6 @@ from ottla.model.errors import KafkaError, OttlaError, StorageError
 from ottla.wire.api.produce import ProduceRequest
 from ottla.wire.schema import Request, Response
 from ottla.wire.server_connection import ReceivedRequest
-from ottla.wire.versions import VersionRange
 
 log = logging.getLogger(__name__)
 
@@ -187,12 +186,9 @@ class Handler:
     divisions   how requests with very many elements are divided: by the first that finds them long
     """
 
-    request: type[Request[Any]]
-    versions: VersionRange
     handle: Handle
     refuse: Refuse
     pipelined: bool = False
-    oldest_without_zookeeper: int = 0
     fail: Fail | None = None
     divisions: tuple[Division, ...] = ()
 
@@ -202,13 +198,6 @@ class Handler:
         if self.fail is not None:
             return self.fail(inquiry, request, error)
         return self.refuse(request, error, inquiry.call.version)
-
-    def served(self, *, zookeeper: bool) -> VersionRange:
-        """Return the versions that work: version 0 of the offset APIs needs ZooKeeper."""
-        oldest = (
-            self.versions.oldest if zookeeper else max(self.versions.oldest, self.oldest_without_zookeeper)
-        )
-        return VersionRange(oldest, self.versions.newest)
 
 
 def refusal(handler: Handler, call: ReceivedRequest, error: BaseException, peer_host: str) -> Response:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.groups.group_service import GroupService
 from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.scram_users import ScramUsers
 from ottla.broker.serving.client_quotas import ClientQuotas
 from ottla.broker.serving.fetch_sessions import FetchSessions
-from ottla.broker.share_groups.share_service import ShareGroupService
 from ottla.broker.storage.appending import Appender
 from ottla.broker.storage.leaders import Leaders
 from ottla.broker.storage.memory import MemoryBudget
@@ -23,9 +22,12 @@ from ottla.broker.storage.topic_store import TopicStore
 from ottla.broker.transactions.transaction_service import TransactionService
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
-from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.wire.server_connection import ServedApis
+
+if TYPE_CHECKING:
+    from ottla.broker.share_groups.share_service import ShareGroupService
+    from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+    from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 
 class OffsetsInZooKeeper(Protocol):
@@ -54,7 +56,6 @@ class ServedBroker:
     transactions  asked before a transaction begins to write in a partition
     coordinated  the transactional ids that this broker coordinates
     scram_users  who may log in by SCRAM
-    shares      the share groups of the process
     sessions    what clients that fetch again and again have asked for
     quotas      what clients have used, and how long they have to wait
     authorizer  who may do what; None: everybody may do everything
@@ -73,11 +74,16 @@ class ServedBroker:
     transactions: OpenTransactions
     coordinated: TransactionService
     scram_users: ScramUsers
-    shares: ShareGroupService
+    load_shares: Callable[[], ShareGroupService]
     sessions: FetchSessions
     quotas: ClientQuotas
     authorizer: Authorizer | None
     zookeeper_offsets: OffsetsInZooKeeper | None = None
+
+    @property
+    def shares(self) -> ShareGroupService:
+        """The share groups of the process, loaded by the first use."""
+        return self.load_shares()
 
     def offsets_of_version_0(self) -> OffsetsInZooKeeper:
         """Return where offsets of version 0 are kept. Raises KafkaError 15 until that is registered."""

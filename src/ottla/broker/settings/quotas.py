@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.settings.topic_settings import ConfigRefused
 from ottla.model.error_codes import Code
-from ottla.wire.api.alter_client_quotas import QuotaChanges
-from ottla.wire.api.describe_client_quotas import QuotaFilter
+
+if TYPE_CHECKING:
+    from ottla.wire.api.alter_client_quotas import QuotaChanges
+    from ottla.wire.api.describe_client_quotas import QuotaFilter
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 TYPES = (USER, CLIENT_ID, IP)

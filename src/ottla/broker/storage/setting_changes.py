@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.settings.broker_config import BrokerConfig, DynamicOverrides, with_dynamic
-from ottla.broker.settings.config_changes import ConfigChangeOutcome
 from ottla.broker.settings.config_view import ConfigResourceType, ConfigView
 from ottla.broker.settings.loggers import apply_levels
 from ottla.broker.settings.topic_settings import ConfigRefused, topic_config
@@ -19,6 +18,9 @@ from ottla.broker.storage.topic_changes import TopicChanges
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
+
+if TYPE_CHECKING:
+    from ottla.broker.settings.config_changes import ConfigChangeOutcome
 
 ALL_BROKERS = ""
 ENTITIES_MAX = 10_000

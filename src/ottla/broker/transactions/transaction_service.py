@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.coordination.effects import Record
 from ottla.broker.coordination.service import CoordinatorService
@@ -12,15 +13,17 @@ from ottla.broker.storage.partition import Partition
 from ottla.broker.storage.runtime import Runtime
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.broker.storage.turn import Failures
-from ottla.broker.transactions.coordinator import (
-    EndInPartitions,
-    TransactionCoordinator,
-    TransactionDecision,
-)
 from ottla.log.end_markers import EndMarker
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
 from ottla.model.topic_partition import TRANSACTIONS_TOPIC, TopicAndPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.transactions.coordinator import (
+        EndInPartitions,
+        TransactionCoordinator,
+        TransactionDecision,
+    )
 
 
 class MarkerWriter(Protocol):
@@ -30,18 +33,22 @@ class MarkerWriter(Protocol):
         """Stage a marker. Raises KafkaError or StorageError."""
 
 
-class TransactionService(CoordinatorService[TransactionDecision]):
+class TransactionService(CoordinatorService["TransactionDecision"]):
     """The transactional ids that a broker coordinates. Owned by the loop."""
 
     def __init__(self, broker_id: int, store: TopicStore, runtime: Runtime, markers: MarkerWriter) -> None:
         self._store = store
         self._markers = markers
-        config = store.config
-        self.coordinator = TransactionCoordinator(
-            config.transactions, config.groups.offsets_partition_count, self._new_producer_id
-        )
-        writer = CoordinatorWriter(TRANSACTIONS_TOPIC, store, runtime, broker_id)
-        super().__init__(self.coordinator, self._replay, writer, runtime)
+        self._config = store.config.transactions
+        self._offsets_partition_count = store.config.groups.offsets_partition_count
+        super().__init__(CoordinatorWriter(TRANSACTIONS_TOPIC, store, runtime, broker_id), runtime)
+
+    @cached_property
+    def coordinator(self) -> TransactionCoordinator:
+        """The coordinator, loaded by the first transactional id."""
+        from ottla.broker.transactions.coordinator import TransactionCoordinator
+
+        return TransactionCoordinator(self._config, self._offsets_partition_count, self._new_producer_id)
 
     def _new_producer_id(self) -> int:
         try:
@@ -52,7 +59,8 @@ class TransactionService(CoordinatorService[TransactionDecision]):
 
     def abort_timed_out(self) -> None:
         """Abort transactions whose timeout is over."""
-        self._perform(self.coordinator.abort_timed_out(self._runtime.steady_ms()))
+        if self.is_used:
+            self._perform(self.coordinator.abort_timed_out(self._runtime.steady_ms()))
 
     def _perform(self, decision: TransactionDecision) -> None:
         super()._perform(decision)
