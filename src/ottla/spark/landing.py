@@ -13,8 +13,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -33,7 +34,9 @@ from ottla.spark.pipeline.offsets import of_stream
 from ottla.spark.pipeline.state import PipelineState, shown_offsets
 from ottla.spark.range_planner import Task, TaskRange
 from ottla.spark.readers import TopicReader, TopicStreamReader
+from ottla.spark.session import in_tasks, is_remote
 from ottla.spark.source_options import Mode, SourceOptions, source_options
+from ottla.spark.stream_planner import batch_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -263,16 +266,33 @@ def land(spark: SparkSession, options: Mapping[str, str], path: str | Path) -> L
 
     Files that an earlier run wrote for the range are replaced, so it may be run again.
     """
-    check_promises(location(path))
-    spark.dataSource.register(LandingDataSource)
-    rows = spark.read.format(FORMAT).options(**options).option("path", str(path)).load().collect()
+    url = location(path).url
+    check_promises(location(url))
+    rows = _reports(spark, {**options, "path": url})
     done = Landed(
         tuple(sorted(row["path"] for row in rows)),
-        sum(r["rows"] for r in rows),
-        sum(r["bytes"] for r in rows),
+        sum(row["rows"] for row in rows),
+        sum(row["bytes"] for row in rows),
     )
     log.info("%d rows have landed in %d files of %s", done.rows, len(done.files), path)
     return done
+
+
+def _reports(spark: SparkSession, options: Mapping[str, str]) -> list[Any]:
+    """Let tasks write the files; returns what they report of each.
+
+    Plain tasks take 0.2 CPU seconds less than a query; Spark Connect has none.
+    """
+    if is_remote(spark):
+        spark.dataSource.register(LandingDataSource)
+        return spark.read.format(FORMAT).options(**options).load().collect()
+    job = landing(options, Mode.BATCH)
+    reports = in_tasks(spark, partial(_report, job), batch_tasks(job.source))
+    return [row for report in reports for row in report]
+
+
+def _report(job: Landing, task: Task) -> list[dict[str, Any]]:
+    return [row for batch in land_task(task, job) for row in batch.to_pylist()]
 
 
 def begun_after_files(options: Mapping[str, str], where: Location, checkpoint: str | Path) -> dict[str, str]:
