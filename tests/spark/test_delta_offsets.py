@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -13,6 +14,7 @@ from ottla import ConfigError, TopicAndPartition
 from ottla.spark.pipeline import delta
 from ottla.spark.pipeline.delta import DeltaLakeTable
 from ottla.spark.pipeline.sink_form import SinkForm, SinkFormat
+from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.tables import TableBatch
 
 ORDERS = TopicAndPartition("orders", 0)
@@ -78,6 +80,30 @@ def test_a_writer_that_was_overtaken_writes_nothing_twice(table: DeltaLakeTable,
     Written.before = lambda: table.append(rows(15, 20), batch("first", 2, 15, 20))
     table.append(rows(100, 105), TableBatch("second", 0, others))  # other records: both are kept
     assert offsets(tmp_path) == [*range(20), *range(100, 105)]
+
+
+def test_a_file_of_an_overtaken_writer_is_not_committed(
+    table: DeltaLakeTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(name: str, start: int, end: int) -> tuple[str, int, str]:
+        path = tmp_path / "table" / name
+        pq.write_table(rows(start, end), path)
+        return name, path.stat().st_size, "{}"
+
+    table.append(rows(0, 10), batch("first", 0, 0, 10))
+    there = DeltaLakeTable._there
+
+    def overtaken(version: Any, wanted: Spans) -> Spans:
+        found = there(version, wanted)
+        monkeypatch.setattr(DeltaLakeTable, "_there", staticmethod(there))
+        table.append(rows(10, 15), batch("first", 1, 10, 15))  # after the zombie has compared the offsets
+        return found
+
+    monkeypatch.setattr(DeltaLakeTable, "_there", staticmethod(overtaken))
+    with pytest.raises(ConfigError, match="another writer has written some of these records"):
+        table.add_file(*put("zombie.parquet", 10, 15), batch("zombie", 7, 10, 15))
+    table.add_file(*put("next.parquet", 15, 20), batch("first", 2, 15, 20))
+    assert offsets(tmp_path) == list(range(20))
 
 
 def test_a_range_tells_what_the_table_has(table: DeltaLakeTable, tmp_path: Path) -> None:

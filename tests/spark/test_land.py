@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 import ottla
 from ottla import ConfigError, EmbeddedBroker, TopicAndPartition
@@ -86,6 +87,34 @@ def test_of_two_writers_one_is_refused(
         for _ in sleeper:
             pass
     assert offsets_in(table_of(url, kind)) == all_offsets(90)
+
+
+def test_files_of_a_delta_table_say_what_they_hold(
+    broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
+) -> None:
+    fill(topic, range(90))
+    url = str(tmp_path / "table")
+    list(lander(broker, topic, "delta", url).batches())
+    (file,) = pa.table(DeltaTable(url).get_add_actions(flatten=True)).to_pylist()
+    assert (file["num_records"], file["min.offset"], file["max.offset"]) == (90, 0, 29)
+    assert (file["min.topic"], file["max.partition"]) == (topic, 2)
+    assert (file["min.timestamp"].timestamp(), file["max.timestamp"].timestamp()) == (1000, 1089)
+    late = DeltaTable(url).to_pyarrow_table(filters=[("offset", ">", 28)])
+    assert sorted(map(int, late["value"].to_pylist())) == [87, 88, 89]
+
+
+def test_a_delta_table_of_another_shape_is_refused(
+    broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
+) -> None:
+    fill(topic, range(3))
+    for name, rows, by in (
+        ("by day", {"day": ["mon"], "n": [1]}, ["day"]),
+        ("other", {"value": ["text"]}, None),
+    ):
+        url = str(tmp_path / name)
+        write_deltalake(url, pa.table(rows), partition_by=by)
+        with pytest.raises(ConfigError, match=r"partitioned by day|value is .*string.*, not .*binary"):
+            list(lander(broker, topic, "delta", url).batches())
 
 
 def test_a_stream_of_spark_begins_where_the_files_end(

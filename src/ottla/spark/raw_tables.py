@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from datetime import timedelta
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
@@ -47,6 +49,10 @@ _UNMEASURED = {
     for name in ("value", "headers.element.key", "headers.element.value")
 }
 """Readers never use the minimum and maximum of these columns."""
+
+
+TIME = "timestamp"
+_RANGED = {"topic", "partition", "offset", TIME}
 
 
 class RawTable(Protocol):
@@ -155,54 +161,13 @@ class LandedRaw:
         self._files = {}
 
 
-class DeltaRaw:
-    """A Delta table with the columns of raw records."""
+class _OneFile:
+    """A table whose commits are all or nothing, and add one data file each."""
 
-    _WRITER = "ottla-land"
+    schema: pa.Schema
 
-    def __init__(self, url: str, schema: pa.Schema) -> None:
-        from ottla.spark.pipeline.delta import DeltaLakeTable
-
-        self.schema = schema
-        self._table = DeltaLakeTable(SinkForm(SinkFormat.DELTA, url, compact_after=COMPACT_AFTER))
-        self._rows: list[pa.RecordBatch] = []
-
-    def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
-        """Return the offset after the last record that the table has, of each partition."""
-        return self._table.ends(wanted)
-
-    def promised(self) -> Spans:
-        """Return nothing: a commit is all or nothing."""
-        return {}
-
-    def add(self, topic_partition: TopicAndPartition, start: int, rows: pa.RecordBatch) -> None:  # noqa: ARG002
-        """Take rows of the batch."""
-        self._rows.append(rows)
-
-    def commit(self, spans: Spans) -> None:
-        """Commit the batch to Delta."""
-        rows = self._rows
-        batch = TableBatch(self._WRITER, self._table.last_batch(self._WRITER) + 1, spans)
-        self._table.add(lambda: pa.RecordBatchReader.from_batches(self.schema, rows), batch)
-        self._rows = []
-
-    def abandon(self) -> None:
-        """Forget the batch."""
-        self._rows = []
-
-
-class IcebergRaw:
-    """An Iceberg table with the columns of raw records: a data file for each batch."""
-
-    def __init__(self, table: IcebergTable, schema: pa.Schema) -> None:
-        self.schema = schema
-        self._table = table
+    def __init__(self) -> None:
         self._file: _DataFile | None = None
-        self._commits = 0
-
-    def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
-        """Return the offset after the last record that the table has, of each partition."""
-        return self._table.ends(wanted)
 
     def promised(self) -> Spans:
         """Return nothing: a commit is all or nothing."""
@@ -211,18 +176,18 @@ class IcebergRaw:
     def add(self, topic_partition: TopicAndPartition, start: int, rows: pa.RecordBatch) -> None:  # noqa: ARG002
         """Take rows of the batch."""
         if self._file is None:
-            self._file = _DataFile(*self._table.prepared(self.schema))
+            self._file = self._new_file()
         self._file.add(rows)
 
-    def commit(self, spans: Spans) -> None:
-        """Put the file, and add it to the table."""
+    def _new_file(self) -> _DataFile:
+        raise NotImplementedError
+
+    def _put(self) -> _PutFile:
+        """Let the file appear, which is no part of the table yet."""
         assert self._file is not None
-        path = self._file.put()
+        put = self._file.put()
         self._file = None
-        self._table.add([path], spans)
-        self._commits += 1
-        if self._commits % COMPACT_AFTER == 0:
-            self._table.compact(COMPACT_AFTER)
+        return put
 
     def abandon(self) -> None:
         """Forget the batch."""
@@ -231,8 +196,68 @@ class IcebergRaw:
             self._file = None
 
 
+class DeltaRaw(_OneFile):
+    """A Delta table with the columns of raw records."""
+
+    _WRITER = "ottla-land"
+
+    def __init__(self, url: str, schema: pa.Schema) -> None:
+        from ottla.spark.pipeline.delta import DeltaLakeTable
+
+        super().__init__()
+        self.schema = schema
+        self._url = url
+        self._table = DeltaLakeTable(SinkForm(SinkFormat.DELTA, url, compact_after=COMPACT_AFTER))
+
+    def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
+        """Return the offset after the last record that the table has, of each partition."""
+        return self._table.ends(wanted)
+
+    def _new_file(self) -> _DataFile:
+        self._table.prepare(self.schema)
+        return _DataFile(self._url, self.schema)
+
+    def commit(self, spans: Spans) -> None:
+        """Put the file, and add it to the table."""
+        put = self._put()
+        batch = TableBatch(self._WRITER, self._table.last_batch(self._WRITER) + 1, spans)
+        self._table.add_file(put.path, put.nbytes, json.dumps(statistics(put.metadata)), batch)
+
+
+class IcebergRaw(_OneFile):
+    """An Iceberg table with the columns of raw records."""
+
+    def __init__(self, table: IcebergTable, schema: pa.Schema) -> None:
+        super().__init__()
+        self.schema = schema
+        self._table = table
+        self._commits = 0
+
+    def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
+        """Return the offset after the last record that the table has, of each partition."""
+        return self._table.ends(wanted)
+
+    def _new_file(self) -> _DataFile:
+        return _DataFile(*self._table.prepared(self.schema))
+
+    def commit(self, spans: Spans) -> None:
+        """Put the file, and add it to the table."""
+        self._table.add([self._put().path], spans)
+        self._commits += 1
+        if self._commits % COMPACT_AFTER == 0:
+            self._table.compact(COMPACT_AFTER)
+
+
+class _PutFile(NamedTuple):
+    """A data file that is there."""
+
+    path: str
+    nbytes: int
+    metadata: pq.FileMetaData
+
+
 class _DataFile:
-    """A data file of an Iceberg table that is being written."""
+    """A data file of a table that is being written."""
 
     def __init__(self, url: str, schema: pa.Schema) -> None:
         self._where = location(url)
@@ -242,10 +267,27 @@ class _DataFile:
     def add(self, rows: pa.RecordBatch) -> None:
         self._file.add(rows)
 
-    def put(self) -> str:
-        self._file.close()
+    def put(self) -> _PutFile:
+        nbytes = self._file.close()
+        metadata = pq.read_metadata(self._file.path)
         self._where.put(self._path, self._file.path)
-        return self._path
+        return _PutFile(self._path, nbytes, metadata)
 
     def abandon(self) -> None:
         self._file.abandon()
+
+
+def statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
+    """Return what readers of Delta skip a file by: its rows, and the range of the columns that are known."""
+    lowest: dict[str, Any] = {}
+    highest: dict[str, Any] = {}
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            name, known = column.path_in_schema, column.statistics
+            if name in _RANGED and known is not None and known.has_min_max:
+                lowest[name] = min(known.min, lowest.get(name, known.min))
+                highest[name] = max(known.max, highest.get(name, known.max))
+    if TIME in lowest:  # milliseconds, as Delta has them
+        lowest[TIME] = lowest[TIME].isoformat(timespec="milliseconds")
+        highest[TIME] = (highest[TIME] + timedelta(microseconds=999)).isoformat(timespec="milliseconds")
+    return {"numRecords": metadata.num_rows, "minValues": lowest, "maxValues": highest}

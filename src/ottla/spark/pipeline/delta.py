@@ -10,6 +10,7 @@ see all of a commit or nothing.
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,9 @@ class DeltaLakeTable:
         def save(table: Any) -> None:
             self._save(rows(), table, mode="append", schema_mode="merge", batch=batch)
 
+        self._commit(save, batch)
+
+    def _commit(self, save: Callable[[Any], None], batch: TableBatch) -> None:
         commit_once(
             self._path,
             batch.spans,
@@ -84,6 +88,41 @@ class DeltaLakeTable:
             self._delta.exceptions.CommitFailedError,
         )
         self._done(batch)
+
+    def prepare(self, schema: pa.Schema) -> None:
+        """Make the table, or add columns that it lacks.
+
+        Raises ConfigError if files with these columns cannot be part of it.
+        """
+        delta = self._delta
+        table = self._table()
+        if table is None:
+            storage = delta_settings(self._path)
+            delta.DeltaTable.create(self._path, schema, mode="ignore", storage_options=storage)
+            return
+        if by := table.metadata().partition_columns:
+            raise ConfigError(
+                f"{self._path} is partitioned by {', '.join(by)}: raw records need a table that is not"
+            )
+        there = {field.name: field for field in table.schema().fields}
+        wanted = delta.Schema.from_arrow(schema).fields
+        for field in wanted:
+            if field.name in there and there[field.name].type != field.type:
+                kinds = f"{there[field.name].type}, not {field.type}"
+                raise ConfigError(f"{self._path}: column {field.name} is {kinds}: choose another table")
+        if missing := [field for field in wanted if field.name not in there]:
+            table.alter.add_columns(missing)
+
+    def add_file(self, path: str, nbytes: int, statistics: str, batch: TableBatch) -> None:
+        """Make a file with the records of a batch part of the table, as `add` does with rows."""
+        written_ms = int(1000 * time.time())
+        action = self._delta.transaction.AddAction(path, nbytes, {}, written_ms, True, statistics)  # noqa: FBT003
+
+        def save(table: Any) -> None:
+            properties = self._properties(batch)
+            table.create_write_transaction([action], "append", table.schema(), commit_properties=properties)
+
+        self._commit(save, batch)
 
     def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
         """Return the offset after the last record that the table has, of each of these partitions that has
