@@ -135,10 +135,51 @@ def test_spark_tells_the_columns_of_each_step_and_what_is_wrong(
         ({"transform": {"sql": sql}, "window": {**window, "time": "tme"}}, "tme"),
         ({"transform": {"sql": sql}, "window": {**window, "aggregates": ["cnt(*) as n"]}}, "cnt"),
         ({"transform": {"sql": sql}, "window": {**window, "duration": "1 minit"}}, "minit"),
+        ({"transform": {"python": f"{nothing.__module__}:nothing"}}, "nothing returned NoneType"),
     ):
         (told,) = pipeline(broker, topic, tmp_path, **{"decode": decode, **sections}).analysed(spark).problems
         assert words in told
         assert "\n" not in told
+
+
+def nothing(_: object) -> None:
+    """A function of a user who forgot to return the rows."""
+
+
+def test_columns_that_a_sink_cannot_have_are_told_for_each_sink(
+    spark: Any, broker: EmbeddedBroker, topic: str, tmp_path: Path
+) -> None:
+    tables: list[tuple[dict[str, Any], str]] = [
+        ({"partition_by": ["ofset"]}, "[sink] partition_by=ofset; did you mean offset?"),
+        ({"sql": "select 1 as a, 2 as A"}, "[sink] column a is there twice"),
+        ({"sql": "select array(null) as a"}, "[sink] column a is array<void>: no parquet table has that"),
+        ({"format": "delta", "sql": "select timestamp - timestamp as a from records"}, "no delta table"),
+        ({"format": "parquet", "sql": "select timestamp - timestamp as a from records"}, ""),
+        ({"sql": "select nope from records"}, "`nope`"),
+    ]
+    sinks = [
+        {"format": "parquet", "path": str(tmp_path / str(number)), **sink}
+        for number, (sink, _) in enumerate(tables)
+    ]
+    told = pipeline(broker, topic, tmp_path, sink=sinks).analysed(spark).problems
+    for problem, words in zip(told, [words for _, words in tables if words], strict=True):
+        assert words in problem
+    for sql, options, words in (
+        ("select string(value) as value from records", {}, "no topic: set the option topic"),
+        ("select 1 as value", {"topic": topic}, "column value is int"),
+        ("select value, array(1) as headers from records", {"topic": topic}, "column headers is array<int>"),
+    ):
+        sink = {"format": "topic", "options": options, "sql": sql}
+        (problem,) = pipeline(broker, topic, tmp_path, sink=sink).analysed(spark).problems
+        assert words in problem
+
+
+def test_a_catalog_that_does_not_answer_is_told(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    options = {"catalog": "prod", "table": "shop.orders", "type": "sql", "uri": f"sqlite:///{tmp_path}/no/db"}
+    (problem,) = pipeline(broker, topic, tmp_path, sink={"format": "iceberg", "options": options}).problems()
+    assert problem.startswith("catalog=prod: ")
+    assert "unable to open database file" in problem
+    assert "\n" not in problem
 
 
 def test_how_far_behind_in_records_and_seconds() -> None:

@@ -192,7 +192,7 @@ def test_what_does_not_go_together_is_told(broker: EmbeddedBroker, names: dict[s
     outer = {"sql": "select a.key, b.offset from a left join b on a.key = b.key"}
     (told,) = Pipeline.of({"source": sources, "sink": sink, "transform": outer}).analysed(spark).problems
     assert "watermark" in told
-    counted = {"sql": "select count(*) as value from a"}
+    counted = {"sql": "select string(count(*)) as value from a"}
     topic = {"format": "topic", "options": {"topic": names["large"]}}
     (told,) = Pipeline.of({"source": one, "sink": topic, "transform": counted}).analysed(spark).problems
     assert "aggregations" in told

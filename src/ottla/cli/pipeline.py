@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import sys
@@ -164,10 +165,12 @@ def _check(pipeline: Pipeline, options: argparse.Namespace) -> None:
     from ottla.spark.pipeline.checks import shown_rows
 
     wrong = pipeline.problems(options.checkpoint)
-    if not wrong and not options.no_spark:
+    needs_records = any(source.decode.is_inferred for source in pipeline.form.sources)
+    if not options.no_spark and not (wrong and needs_records):
         with _session(options) as spark:
-            analysed = pipeline.analysed(spark, options.checkpoint, sample=options.sample)
-        wrong += analysed.problems
+            sample = 0 if wrong else options.sample
+            analysed = pipeline.analysed(spark, options.checkpoint, sample=sample)
+        wrong += [problem for problem in analysed.problems if problem not in wrong]
         if options.format == TABLE:
             for name, schema in analysed.schemas:
                 print_line(f"{name:8} gives {schema}")
@@ -264,15 +267,25 @@ def _session(options: argparse.Namespace) -> Iterator[SparkSession]:
     else:
         words = {key.replace(".", "_"): value for key, value in settings.items()}
         spark = ottla.spark.session(name, options.master or LOCAL, **words)
+    if not options.verbose:
+        _silence_errors()
     if not is_remote(spark):
         if not options.verbose:
-            spark.sparkContext.setLogLevel("ERROR")
+            spark.sparkContext.setLogLevel("FATAL")
         if spark.sparkContext.uiWebUrl and not options.dry_run:
             sys.stderr.write(f"Spark's pages: {spark.sparkContext.uiWebUrl}\n")
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def _silence_errors() -> None:
+    """Let PySpark print no pages about errors that it raises, too."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @contextmanager

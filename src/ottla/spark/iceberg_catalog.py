@@ -166,8 +166,9 @@ class NamedTable:
         settings = {**_settings(rest.get("warehouse", url)), **rest}
         try:
             self._catalog = load_catalog(options["catalog"], **settings)
-        except (ValueError, OSError) as error:
-            raise ConfigError(f"catalog={options['catalog']}: {error}") from error
+        except Exception as error:  # each kind of catalog raises errors of its own
+            lines = str(error).splitlines() or [type(error).__name__]
+            raise ConfigError(f"catalog={options['catalog']}: {lines[0]}") from error
 
     def load(self) -> Table | None:
         """The table as it is now; None if there is none."""

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
 from ottla.client.client_config import CLIENT_PROPERTIES, FOREIGN_PROPERTIES, ClientConfig
+from ottla.model.did_you_mean import hint
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.model.permissions import Operation
 from ottla.model.property_table import parse_properties
 from ottla.producer.producer_config import PRODUCER_PROPERTIES
 from ottla.spark.causes import cause
 from ottla.spark.cluster import SparkCluster
+from ottla.spark.iceberg import IcebergTable
 from ottla.spark.locations import OWN, Directory, check_promises, location
 from ottla.spark.options import SINK_OPTIONS, WITHOUT_EFFECT_IN_SINKS, client_properties, parse_options
 from ottla.spark.pipeline import offsets
@@ -27,18 +32,20 @@ from ottla.spark.pipeline.form import PipelineForm
 from ottla.spark.pipeline.functions import loaded
 from ottla.spark.pipeline.guarantee import topic_options
 from ottla.spark.pipeline.reading import nothing, nothing_streamed, ranges
-from ottla.spark.pipeline.sink_form import SinkForm, SinkFormat
+from ottla.spark.pipeline.sink_form import TABLES, SinkForm, SinkFormat
+from ottla.spark.pipeline.sinks import as_records
 from ottla.spark.pipeline.source_form import SourceForm
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.state import PipelineState
-from ottla.spark.pipeline.steps import all_steps, rows_of
-from ottla.spark.pipeline.windows import aggregated, output_mode
+from ottla.spark.pipeline.steps import results_of, rows_of, steps_of
+from ottla.spark.pipeline.windows import aggregated, keys_of, output_mode
 from ottla.spark.positions import Topics
 from ottla.spark.session import is_remote
 from ottla.spark.source_options import Mode, source_options
+from ottla.spark.writer import sink_options
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SAMPLED_RECORDS = 100
 
@@ -63,6 +70,7 @@ def problems(form: PipelineForm, state: PipelineState | None) -> list[str]:
         *(line for decode in _decodes(form) for line in _problems_of(partial(_check_schema, decode))),
         *(line for name in _functions(form) for line in _problems_of(partial(loaded, name))),
         *(line for path in _locations(form, state) for line in _problems_of(partial(check_writable, path))),
+        *(line for sink in form.sinks for line in _problems_of(partial(_check_catalog, sink))),
         *(line for sink in _topic_sinks(form) for line in _problems_of(partial(_check_exists, form, sink))),
     ]
 
@@ -158,6 +166,17 @@ def check_writable(path: str) -> None:
         raise ConfigError(f"{path}: {there} cannot be written by this user")
 
 
+def _check_catalog(sink: SinkForm) -> None:
+    """Raise ConfigError if the sink's catalog of Iceberg does not answer."""
+    if sink.format is SinkFormat.ICEBERG and "catalog" in sink.options and find_spec("pyiceberg") is not None:
+        try:
+            IcebergTable(sink.path, sink.options).ends([])
+        except OttlaError:
+            raise
+        except Exception as error:
+            raise ConfigError(f"[sink] catalog={sink.options['catalog']}: {error}") from error
+
+
 def _topic_sinks(form: PipelineForm) -> list[SinkForm]:
     sinks = [*form.sinks, *([form.dead_letters] if form.dead_letters else [])]
     return [sink for sink in sinks if sink.format is SinkFormat.TOPIC and sink.options.get("topic")]
@@ -195,21 +214,80 @@ def analysed(
 
     `spans` is what there is to read.
     """
-    schemas: list[tuple[str, str]] = []
-    rows: list[Any] = []
-    problems: list[str] = []
-    try:
+    found = Analysed([], [], [])
+    with _told(found.problems):
         decodes = schemas_now(form, spark, state)
         records = [nothing(spark, source) for source in form.source_options]
-        for step in all_steps(form, records, decodes):
-            schemas += [(step.name, step.rows.schema.simpleString())]
+        for step in steps_of(form, records, decodes):
+            found.schemas.append((step.name, step.rows.schema.simpleString()))
+        for result in results_of(form, step.rows):
+            with _told(found.problems):
+                given = result.rows()
+                if result.name:
+                    found.schemas.append((result.name, given.schema.simpleString()))
+                _check_columns(form, result.sink, given)
         if form.window or form.keeps_state or form.is_sent:
             _check_stream(form, spark, decodes)
-        if sample and spans:
-            rows = _examples(form, spark, decodes, spans, sample)
-    except Exception as error:  # noqa: BLE001 - what Spark or the user's function says is what is wrong
-        problems.append(str(error) if isinstance(error, OttlaError) else cause(str(error)))
-    return Analysed(schemas, rows, problems)
+    if sample and spans and not found.problems:
+        with _told(found.problems):
+            found.rows.extend(_examples(form, spark, decodes, spans, sample))
+    return found
+
+
+@contextmanager
+def _told(problems: list[str]) -> Iterator[None]:
+    """Add a line for what the block raises: what Spark or the user's function says is what is wrong."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001
+        problem = str(error) if isinstance(error, OttlaError) else cause(str(error))
+        if problem not in problems:
+            problems.append(problem)
+
+
+def _check_columns(form: PipelineForm, sink: SinkForm, rows: DataFrame) -> None:
+    """Raise ConfigError for columns that a sink cannot have."""
+    if sink.format is SinkFormat.TOPIC:
+        sent = as_records(rows, keys_of(form.window) if form.window else ())
+        sink_options(topic_options(sink, form.source), sent.schema)
+    if sink.format not in TABLES:
+        return
+    names = [name.lower() for name in rows.columns]
+    for name in rows.columns:
+        if names.count(name.lower()) > 1:
+            raise ConfigError(f"[sink] column {name} is there twice: a table has it once; rename one")
+    for name in sink.partition_by:
+        if name.lower() not in names:
+            raise ConfigError(
+                f"[sink] partition_by={name}{hint(name, rows.columns, otherwise=': there is no such column')}"
+            )
+    for field in rows.schema.fields:
+        kinds = {leaf.typeName() for leaf in _leaves(field.dataType)}
+        if "void" in kinds or (sink.format is not SinkFormat.PARQUET and any(map(_is_interval, kinds))):
+            kind = field.dataType.simpleString()
+            raise ConfigError(
+                f"[sink] column {field.name} is {kind}: no {sink.format} table has that; cast it"
+            )
+
+
+def _is_interval(name: str) -> bool:
+    return name.endswith("interval")
+
+
+def _leaves(kind: DataType) -> Iterator[DataType]:
+    """The types that a type is made of."""
+    match kind:
+        case StructType():
+            inner = [field.dataType for field in kind.fields]
+        case ArrayType():
+            inner = [kind.elementType]
+        case MapType():
+            inner = [kind.keyType, kind.valueType]
+        case _:
+            inner = []
+            yield kind
+    for part in inner:
+        yield from _leaves(part)
 
 
 def _check_stream(form: PipelineForm, spark: SparkSession, decodes: Sequence[Decode]) -> None:
@@ -236,8 +314,9 @@ def _examples(
         topic_partition: [(many[0][0], min(many[0][1], many[0][0] + SAMPLED_RECORDS))]
         for topic_partition, many in spans.items()
     }
-    *_, last = all_steps(form, ranges(spark, form.source_options, few), decodes)
-    return last.rows.limit(count).collect()
+    rows, _ = rows_of(form, ranges(spark, form.source_options, few), decodes)
+    *_, last = results_of(form, rows)
+    return last.rows().limit(count).collect()
 
 
 def shown_rows(rows: list[Any]) -> Iterator[Mapping[str, Any]]:

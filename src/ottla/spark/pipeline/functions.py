@@ -107,6 +107,12 @@ def applied(
 
 def _made(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     fields = list(schema.field(MADE).type)
+    missing = [field.name for field in fields if field.name not in batch.schema.names]
+    if missing:
+        there = ", ".join(batch.schema.names)
+        raise ConfigError(
+            f"[transform] arrow: arrow_schema has {', '.join(missing)}, and the function gave {there}"
+        )
     arrays = [batch.column(field.name).cast(field.type) for field in fields]
     made = pa.StructArray.from_arrays(arrays, fields=fields)
     nulls = [pa.nulls(len(made), field.type) for field in list(schema)[1:]]

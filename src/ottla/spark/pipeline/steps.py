@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.model.errors import ConfigError
 from ottla.spark.pipeline.decode_form import Decode
 from ottla.spark.pipeline.decoding import can_be_refused, decoded, explained
 from ottla.spark.pipeline.form import PipelineForm
@@ -52,7 +54,12 @@ def steps_of(
         good = good.sparkSession.sql(transform.sql)
         yield PipelineStep("sql", good, refused)
     if transform.python:
-        good = loaded(transform.python)(good)
+        made = loaded(transform.python)(good)
+        if not hasattr(made, "schema"):
+            raise ConfigError(
+                f"[transform] python {transform.python} returned {type(made).__name__}: a DataFrame is wanted"
+            )
+        good = made
         yield PipelineStep("python", good, refused)
     if transform.deduplicate_by:
         yield PipelineStep("once", without_repeats(good, transform), refused)
@@ -74,16 +81,25 @@ def written(rows: DataFrame, sink: SinkForm) -> DataFrame:
     return with_date(rows, sink.partition_by)
 
 
-def all_steps(
-    form: PipelineForm, records: Sequence[DataFrame], decodes: Sequence[Decode]
-) -> Iterator[PipelineStep]:
-    """Yield the same steps, then windows and the columns that sinks get."""
-    *_, last = steps = list(steps_of(form, records, decodes))
-    yield from steps
-    if form.window:
-        yield PipelineStep("window", with_date(aggregated(last.rows, form.window), form.sink.partition_by))
-        return
+class PipelineResult(NamedTuple):
+    """What a sink gets. The name is empty if it is the rows of the last step."""
+
+    name: str
+    sink: SinkForm
+    rows: Callable[[], DataFrame]
+
+
+def results_of(form: PipelineForm, rows: DataFrame) -> Iterator[PipelineResult]:
+    """Yield what each sink gets of the rows of the last step."""
     for number, sink in enumerate(form.sinks, 1):
-        if sink.partition_by or sink.sql:
-            name = "write" if len(form.sinks) == 1 else f"write {number}"
-            yield PipelineStep(name, written(last.rows, sink))
+        name = "write" if len(form.sinks) == 1 else f"write {number}"
+        is_new = bool(sink.partition_by or sink.sql)
+        if form.window:
+            name, is_new = "window", number == 1  # all sinks get the same totals
+        yield PipelineResult(name if is_new else "", sink, partial(_result, form, rows, sink))
+
+
+def _result(form: PipelineForm, rows: DataFrame, sink: SinkForm) -> DataFrame:
+    if form.window:
+        return with_date(aggregated(rows, form.window), sink.partition_by)
+    return written(rows, sink)
