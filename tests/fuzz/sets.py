@@ -46,6 +46,8 @@ class Entry:
     inner: tuple[Entry, ...] | None = None
     rows: tuple[bytes, ...] | None = None
     checksum: int | None = None
+    spoiled: int | None = None
+    """The seed of damage to what was compressed, which the checksum covers."""
 
     @cached_property
     def content(self) -> bytes:
@@ -65,6 +67,8 @@ class Entry:
                 body = bytes(compress(self.codec, body, magic=self.magic))
             except OttlaError:  # zstd in an old format: our own compressor refuses to help
                 body = bytes(compress(self.codec, body))
+            if self.spoiled is not None:
+                body = mutated(body, Random(self.spoiled))
         if self.magic == 2:
             data = bytearray(record_set.sealed_batch(self.offset, self.head + body))
         else:
@@ -195,6 +199,13 @@ def _with_body(entry: Entry, chance: Random) -> Entry:
     return replace(entry, body=mutated(entry.content, chance), rows=None)
 
 
+def _with_spoiled(entry: Entry, chance: Random) -> Entry:
+    """What was compressed is damaged, or, where nothing was, the body."""
+    if entry.codec is Codec.NONE:
+        return _with_body(entry, chance)
+    return replace(entry, spoiled=chance.randrange(1 << 32))
+
+
 def _with_varint(entry: Entry, chance: Random) -> Entry:
     out = bytearray(entry.content or b"\0")
     mutations.put_varint(out, chance)
@@ -236,6 +247,6 @@ def _with_field(entry: Entry, chance: Random) -> Entry:
 
 
 CHANGES = [
-    *(20 * [_with_body] + 10 * [_with_varint] + 32 * [_with_row] + 20 * [_with_field]),
-    *(7 * [_with_head] + 6 * [_with_offset] + 5 * [_with_checksum]),
+    *(14 * [_with_body] + 14 * [_with_spoiled] + 8 * [_with_varint] + 30 * [_with_row] + 17 * [_with_field]),
+    *(7 * [_with_head] + 5 * [_with_offset] + 5 * [_with_checksum]),
 ]

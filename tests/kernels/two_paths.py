@@ -91,6 +91,17 @@ def summarize_entries(table: Array, summary: Array) -> None:
     same(summary, mine, "summary")
 
 
+def expand_entries(*arguments: Any) -> int:
+    """NumPy leaves every compressed entry to its caller; up to the first one, both do the same."""
+    *inputs, expanded, state, summary = arguments
+    mine = [expanded.copy(), state.copy(), summary.copy()]
+    status = compiled.expand_entries(*arguments)
+    numpy_path.expand_entries(*inputs, *mine)
+    rows = int(mine[1][layout.EXPANDED_ROWS])
+    same(expanded[:rows], mine[0][:rows], "rows up to what is compressed")
+    return int(status)
+
+
 def decoding(name: str) -> Callable[..., int]:
     def both(*arguments: Any) -> int:
         *inputs, slab, parts, header_at, header_stop, state = arguments
@@ -209,6 +220,7 @@ BOTH: dict[str, Callable[..., Any]] = {
     "ends_ascend": ends_ascend,
     "scan_entries": scan_entries,
     "summarize_entries": summarize_entries,
+    "expand_entries": expand_entries,
     "decode_batches": decoding("decode_batches"),
     "decode_messages": decoding("decode_messages"),
     "decode_headers": decode_headers,

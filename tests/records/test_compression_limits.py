@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.model.errors import CorruptRecord
-from ottla.records import compression, entries
+from ottla.records import compression, expansion
 from ottla.records.compression import (
     Arena,
     Codec,
@@ -189,7 +189,7 @@ def test_snappy_of_absurdly_many_blocks_is_refused() -> None:
 
 
 def test_a_small_batch_of_millions_of_records_is_refused_by_its_header() -> None:
-    count = entries.RECORDS_MAX + 1
+    count = expansion.RECORDS_MAX + 1
     content = record_set.record(0) * count
     packed = record_set.batch([content], count=count, last_delta=count - 1, codec=Codec.ZSTD)
     assert len(packed) < 10_000
@@ -218,7 +218,7 @@ def test_what_is_around_a_batch_of_too_many_records_is_read(
     magic: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = 500
-    monkeypatch.setattr(entries, "RECORDS_MAX", limit)
+    monkeypatch.setattr(expansion, "RECORDS_MAX", limit)
     large = many(magic, 2 * limit, limit)
     data = many(magic, limit, 0) + large + many(magic, 3, 3 * limit)
     sound = decode(data)

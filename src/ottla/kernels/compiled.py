@@ -2,6 +2,7 @@
 
 from ottla.kernels.crc32c import IN_KERNEL
 from ottla.kernels.entry_scan import scan_entries, summarize_entries
+from ottla.kernels.expansion import expand_entries
 from ottla.kernels.field_columns import piece_column, varint_column
 from ottla.kernels.hashes import java_hash_column, murmur2_column
 from ottla.kernels.header_decode import decode_headers
@@ -21,6 +22,7 @@ __all__ = [
     "encode_batches",
     "encode_messages",
     "ends_ascend",
+    "expand_entries",
     "java_hash_column",
     "key_partitions",
     "murmur2_column",

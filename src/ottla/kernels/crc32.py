@@ -59,7 +59,8 @@ def _word(data, at):
 
 
 @inlined
-def _by_table(data, start, end):
+def crc32_by_table(data, start, end):
+    """CRC-32 of data[start:end], `data` being an address."""
     table = pointer(CRC32_SLICES)
     crc = 0xFFFFFFFF
     while start + 8 <= end:
@@ -153,8 +154,8 @@ if has_feature("pclmul"):
     def crc32(data, start, end):
         """CRC-32 of data[start:end], `data` being an address; there are BLOCK bytes before `start`."""
         if end - start < BLOCK:
-            return _by_table(data, start, end)
+            return crc32_by_table(data, start, end)
         return _by_blocks(data + start, end - start, pointer(MASKS)) ^ 0xFFFFFFFF
 
 else:
-    crc32 = _by_table
+    crc32 = crc32_by_table

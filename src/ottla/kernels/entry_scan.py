@@ -99,7 +99,7 @@ def _scan_batch(data, at, end, verify, row):
 
 
 @inlined
-def _scan_message(data, at, end, magic, verify, row):
+def scan_message(data, at, end, magic, verify, row):
     if verify != VERIFY_NOTHING and crc32(data, at + MAGIC_AT, end) != read_uint32(data, at + LEGACY_CRC_AT):
         return BAD_CRC
     put_int64(row, START, at + (LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1))
@@ -117,7 +117,7 @@ def _scan_message(data, at, end, magic, verify, row):
 
 
 @inlined
-def _counted(row, next_offset, formats, attributes, records, total, unverified):
+def counted(row, next_offset, formats, attributes, records, total, unverified):
     """The sums of `summarize_entries`, with one more entry."""
     size = get_int64(row, END) - get_int64(row, START)
     count = get_int64(row, COUNT)
@@ -136,7 +136,7 @@ def _counted(row, next_offset, formats, attributes, records, total, unverified):
 
 
 @inlined
-def _read_sums(summary):
+def read_sums(summary):
     return (
         get_int64(summary, 0),
         get_int64(summary, 1),
@@ -148,7 +148,7 @@ def _read_sums(summary):
 
 
 @inlined
-def _write_sums(summary, next_offset, formats, attributes, records, total, unverified):
+def write_sums(summary, next_offset, formats, attributes, records, total, unverified):
     put_int64(summary, 0, next_offset)
     put_int64(summary, 1, formats)
     put_int64(summary, 2, attributes)
@@ -167,7 +167,7 @@ def scan_entries(data, at, end, source, verify, table, progress, summary):
     """
     rows = 0
     status = OK
-    sums = _read_sums(pointer(summary))
+    sums = read_sums(pointer(summary))
     capacity = table.shape[0]
     memory = pointer(data)
     rows_at = pointer(table)
@@ -196,17 +196,17 @@ def scan_entries(data, at, end, source, verify, table, progress, summary):
                     status = _scan_batch(memory, at, stop, verify, row)
             elif magic <= 1:
                 if magic == 0 or size >= SIZE_MIN_V1:
-                    status = _scan_message(memory, at, stop, magic, verify, row)
+                    status = scan_message(memory, at, stop, magic, verify, row)
             else:
                 status = BAD_MAGIC
         if status != OK:
             break
-        sums = _counted(row, *sums)
+        sums = counted(row, *sums)
         rows += 1
         at = stop
     progress[0] = rows
     progress[1] = at
-    _write_sums(pointer(summary), *sums)
+    write_sums(pointer(summary), *sums)
     return status
 
 
@@ -220,5 +220,5 @@ def summarize_entries(table, summary):
     sums = (0, 0, 0, 0, 0, 0)
     rows_at = pointer(table)
     for index in range(table.shape[0]):
-        sums = _counted(row_of(rows_at, index, ENTRY_COLUMNS), *sums)
-    _write_sums(pointer(summary), *sums)
+        sums = counted(row_of(rows_at, index, ENTRY_COLUMNS), *sums)
+    write_sums(pointer(summary), *sums)

@@ -26,7 +26,7 @@ VERIFY_NOTHING = 0
 VERIFY_HERE = 1
 VERIFY_LATER = 2  # note them in the table for the caller
 
-# What a kernel answers. Anything but OK and FULL is damage.
+# What a kernel answers. Anything but OK, FULL and LEFT is damage.
 OK = 0
 FULL = 1  # the entry table is full: call again from where it stopped
 BAD_SIZE = 2
@@ -35,6 +35,7 @@ BAD_CRC = 4
 BAD_FIELD = 5
 BAD_RECORD = 6
 BAD_HEADER = 7
+LEFT = 8  # an entry is left to the caller: call again after it
 
 REASONS = {
     BAD_SIZE: "its size is smaller than its format allows",
@@ -44,6 +45,17 @@ REASONS = {
     BAD_RECORD: "a record's lengths do not fit its bytes",
     BAD_HEADER: "a record's headers do not fit its bytes",
 }
+
+# What a decompressor answers instead of a position: the library decides, and says what is wrong.
+GIVEN_UP = -1
+
+# Places in the state array of `expand_entries`, which is carried from one call to the next.
+EXPANDED_ENTRIES = 0  # entries that are done
+EXPANDED_ROWS = 1  # rows that they have become
+EXPANDED_BYTES = 2  # bytes that the arena holds
+EXPANSION_STATE_SIZE = 3
+# The 32-bit numbers, at first zeros, that decompressors keep their tables in.
+SCRATCH_SIZE = 4096
 
 # Where the columns of a record set begin in its slab (see `records.columns`).
 OFFSETS_AT = 0

@@ -10,7 +10,11 @@ functions below, each of which is one machine instruction or two:
     put_byte put_int32 put_int64                the same, written, cut to the width
     read_int16 read_int32 read_uint32 read_int64, write_int16 write_int32 write_int64
                                                 big-endian, at byte position `at`
+    read_little_uint16 read_little_uint32 read_little_int64
+                                                the same, little-endian
     copy_bytes                                  short strings of bytes
+    copy_match                                  bytes of the same array, which may overlap
+    copy_short copy_block                       exactly SHORT or BLOCK bytes, all of which are read first
     prefetch                                    a hint
 
 Run as plain Python, an "address" is the array itself, so that NumPy checks bounds. Compiled, the
@@ -19,7 +23,7 @@ caller has to check the range and to hold the array.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,18 +44,16 @@ if kernel.JIT:
     def _element(builder: Any, base: Any, index: Any, kind: Any) -> Any:
         return builder.gep(builder.inttoptr(base, kind.as_pointer()), [index])
 
-    def _swapped(builder: Any, value: Any) -> Any:
-        return value if value.type.width == 8 else builder.bswap(value)
-
-    def _getter(bits: int, *, signed: bool, big_endian: bool = False) -> Any:
+    def _getter(bits: int, *, signed: bool, byte_order: str = "") -> Any:
+        """Without a byte order, `index` counts elements; with one, bytes."""
         kind = ir.IntType(bits)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
             base, index = arguments
-            if big_endian:
+            if byte_order:
                 base, index = builder.add(base, index), ir.Constant(_WORD, 0)
             value = builder.load(_element(builder, base, index, kind), align=1)
-            value = _swapped(builder, value) if big_endian else value
+            value = builder.bswap(value) if byte_order == "big" else value
             if bits == 64:
                 return value
             return builder.sext(value, _WORD) if signed else builder.zext(value, _WORD)
@@ -70,7 +72,7 @@ if kernel.JIT:
             if big_endian:
                 base, index = builder.add(base, index), ir.Constant(_WORD, 0)
             value = value if bits == 64 else builder.trunc(value, kind)
-            value = _swapped(builder, value) if big_endian else value
+            value = builder.bswap(value) if big_endian else value
             builder.store(value, _element(builder, base, index, kind), align=1)
             return context.get_dummy_value()
 
@@ -139,7 +141,7 @@ if kernel.JIT:
 
         return copy
 
-    _copy_short, _copy_block = _copier(SHORT), _copier(BLOCK)
+    copy_short, copy_block = _copier(SHORT), _copier(BLOCK)
 
     # What lies at an address makes no difference to it; plain Python needs to know.
     bytes_at, chars_at, halves_at, words_at = (intrinsic(_part) for _ in range(4))
@@ -150,10 +152,13 @@ if kernel.JIT:
     get_int64 = _getter(64, signed=True)
     put_byte, put_int32, put_int64 = _putter(8), _putter(32), _putter(64)
 
-    read_int16 = _getter(16, signed=True, big_endian=True)
-    read_int32 = _getter(32, signed=True, big_endian=True)
-    read_uint32 = _getter(32, signed=False, big_endian=True)
-    read_int64 = _getter(64, signed=True, big_endian=True)
+    read_int16 = _getter(16, signed=True, byte_order="big")
+    read_int32 = _getter(32, signed=True, byte_order="big")
+    read_uint32 = _getter(32, signed=False, byte_order="big")
+    read_int64 = _getter(64, signed=True, byte_order="big")
+    read_little_uint16 = _getter(16, signed=False, byte_order="little")
+    read_little_uint32 = _getter(32, signed=False, byte_order="little")
+    read_little_int64 = _getter(64, signed=True, byte_order="little")
     write_int16, write_int32, write_int64 = (_putter(bits, big_endian=True) for bits in (16, 32, 64))
 
 else:
@@ -188,11 +193,11 @@ else:
     get_uint32 = get_int32 = get_int64 = get_byte
     put_int32 = put_int64
 
-    def _reader(size: int, *, signed: bool) -> Any:
+    def _reader(size: int, *, signed: bool, byte_order: Literal["big", "little"] = "big") -> Any:
         def read(data: Any, at: int) -> int:
             if not 0 <= at <= data.size - size:
                 raise IndexError(f"{size} bytes at {at} of {data.size}")
-            return int.from_bytes(data[at : at + size].tobytes(), "big", signed=signed)
+            return int.from_bytes(data[at : at + size].tobytes(), byte_order, signed=signed)
 
         return read
 
@@ -207,6 +212,9 @@ else:
 
     read_int16, read_int32, read_int64 = (_reader(size, signed=True) for size in (2, 4, 8))
     read_uint32 = _reader(4, signed=False)
+    read_little_uint16 = _reader(2, signed=False, byte_order="little")
+    read_little_uint32 = _reader(4, signed=False, byte_order="little")
+    read_little_int64 = _reader(8, signed=True, byte_order="little")
     write_int16, write_int32, write_int64 = map(_writer, (2, 4, 8))
 
     def prefetch(base: Any, index: int) -> None:
@@ -218,7 +226,7 @@ else:
 
         return copy
 
-    _copy_short, _copy_block = _copier(SHORT), _copier(BLOCK)
+    copy_short, copy_block = _copier(SHORT), _copier(BLOCK)
 
 
 @kernel.kernel
@@ -226,7 +234,7 @@ def _copy_exactly(out, at, data, start, size):
     """Write no byte too much. Rarely needed, and not inlined: LLVM would unroll it at every place."""
     done = 0
     while done + BLOCK <= size:
-        _copy_block(out, at + done, data, start + done)
+        copy_block(out, at + done, data, start + done)
         done += BLOCK
     for i in range(done, size):
         put_byte(out, at + i, get_byte(data, start + i))
@@ -242,11 +250,37 @@ def copy_bytes(out, at, out_end, data, start, data_end, size):
     """
     if start + size + BLOCK <= data_end and at + size + BLOCK <= out_end:
         if size <= SHORT:  # keys, mostly
-            _copy_short(out, at, data, start)
+            copy_short(out, at, data, start)
             return
         done = 0
         while done < size:
-            _copy_block(out, at + done, data, start + done)
+            copy_block(out, at + done, data, start + done)
             done += BLOCK
     else:
         _copy_exactly(out, at, data, start, size)
+
+
+@kernel.kernel
+def _copy_match_exactly(out, at, distance, size):
+    for i in range(at, at + size):
+        put_byte(out, i, get_byte(out, i - distance))
+
+
+@inlined
+def copy_match(out, at, out_end, distance, size):
+    """out[at:at+size] = the bytes from `distance` before `at` on, one by one, so that they may overlap.
+
+    What is copied from less than a block away repeats: with every step the same bytes are found twice as far
+    away. As `copy_bytes`, it writes blocks, and only near `out_end` no byte too much.
+    """
+    end = at + size
+    if end + BLOCK > out_end:
+        _copy_match_exactly(out, at, distance, size)
+        return
+    while distance < SHORT and at < end:
+        copy_short(out, at, out, at - distance)
+        at += distance
+        distance += distance
+    while at < end:
+        copy_short(out, at, out, at - distance)
+        at += SHORT

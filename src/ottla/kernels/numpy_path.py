@@ -17,7 +17,7 @@ else is done for thousands of records at a time:
 Work is cut into chunks of some thousand records, so that what it takes beside its input and output is
 bounded whatever the bytes claim. Positions are checked before they are used, and NumPy checks them again.
 
-CRC-32C is never computed here: `VERIFY` says so, and callers use the library.
+CRC-32C is never computed here: `VERIFY` says so, and callers use the library. Nor is anything decompressed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ottla.kernels.numpy_hashes import (
 from ottla.kernels.numpy_headers import decode_headers
 from ottla.kernels.numpy_inputs import ends_ascend
 from ottla.kernels.numpy_messages import decode_messages
-from ottla.kernels.numpy_scan import scan_entries, summarize_entries
+from ottla.kernels.numpy_scan import expand_entries, scan_entries, summarize_entries
 
 VERIFY = VERIFY_LATER
 
@@ -47,6 +47,7 @@ __all__ = [
     "encode_batches",
     "encode_messages",
     "ends_ascend",
+    "expand_entries",
     "java_hash_column",
     "key_partitions",
     "murmur2_column",

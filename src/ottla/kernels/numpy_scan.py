@@ -22,8 +22,11 @@ from ottla.kernels.layout import (
     CRC,
     END,
     ENTRY,
+    EXPANDED_ENTRIES,
+    EXPANDED_ROWS,
     FULL,
     LAST_OFFSET,
+    LEFT,
     MAGIC,
     MAX_TIMESTAMP,
     OFFSET_LIMIT,
@@ -34,7 +37,7 @@ from ottla.kernels.layout import (
     TIMESTAMP_LIMIT,
     VERIFY_NOTHING,
 )
-from ottla.kernels.numpy_bytes import I64Array, U8Array, read_numbers
+from ottla.kernels.numpy_bytes import I32Array, I64Array, U8Array, read_numbers
 from ottla.model.record_layout import (
     BATCH_ATTRIBUTES_AT,
     BATCH_BASE_TIMESTAMP_AT,
@@ -44,6 +47,7 @@ from ottla.model.record_layout import (
     BATCH_MAX_TIMESTAMP_AT,
     BATCH_OVERHEAD,
     BATCH_PRODUCER_ID_AT,
+    CODEC_MASK,
     ENTRY_OVERHEAD,
     LEGACY_ATTRIBUTES_AT,
     LEGACY_BODY_AT_V0,
@@ -60,6 +64,8 @@ from ottla.model.record_layout import (
 )
 
 _read_size = SIZE.unpack_from
+RUN_ENTRIES = 1024
+"""Looked at in one go, where entries that are compressed may be among others."""
 # Smallest legal size by magic; beyond 2 there is no format, and that is another error.
 _SIZE_MIN = np.array([SIZE_MIN_V0, SIZE_MIN_V1, SIZE_MIN_V2] + 253 * [0])
 
@@ -89,12 +95,46 @@ def scan_entries(
         at, answer = int(starts[rows]), int(status[rows])
     progress[0] = rows
     progress[1] = at
+    _add_sums(table[:rows], summary)
+    return answer
+
+
+def expand_entries(
+    data: U8Array,  # noqa: ARG001 - as the kernel has them
+    table: I64Array,
+    verify: int,  # noqa: ARG001
+    records_max: int,  # noqa: ARG001
+    arena: U8Array,  # noqa: ARG001
+    scratch: I32Array,  # noqa: ARG001
+    expanded: I64Array,
+    state: I64Array,
+    summary: I64Array,
+) -> int:
+    """As `expansion.expand_entries`, but every compressed entry is left to the caller."""
+    entry, row, _ = state.tolist()
+    status = OK
+    while status == OK and entry < len(table):
+        run = table[entry : entry + RUN_ENTRIES]
+        compressed = (run[:, ATTRIBUTES] & CODEC_MASK != 0) & (run[:, START] < run[:, END])
+        whole = int(compressed.argmax()) if compressed.any() else len(run)
+        run = run[: min(whole, len(expanded) - row)]
+        if len(run) < RUN_ENTRIES:
+            status = FULL if len(run) < whole else LEFT if entry + whole < len(table) else OK
+        if len(run):
+            expanded[row : row + len(run)] = run
+            _add_sums(run, summary)
+            entry += len(run)
+            row += len(run)
+    state[EXPANDED_ENTRIES], state[EXPANDED_ROWS] = entry, row
+    return status
+
+
+def _add_sums(table: I64Array, summary: I64Array) -> None:
     before = summary.copy()
-    summarize_entries(table[:rows], summary)
+    summarize_entries(table, summary)
     summary[0] = max(summary[0], before[0])
     summary[1:3] |= before[1:3]
     summary[3:] += before[3:]
-    return answer
 
 
 def _walk(data: U8Array, at: int, end: int, capacity: int) -> tuple[I64Array, int, bool]:

@@ -35,6 +35,9 @@ _HEADERS = (_ENDS, _ENDS, _BYTES, _ENDS, _BYTES, _BYTES, int64)
 SIGNATURES: dict[str, list[tuple[Any, ...]]] = {
     "scan_entries": [(_BYTES, int64, int64, int64, int64, _TABLE, _OUT_64, _OUT_64)],
     "summarize_entries": [(_TABLE, _OUT_64)],
+    "expand_entries": [
+        (_BYTES, _TABLE, int64, int64, _OUT_BYTES, _OUT_32, _TABLE, _OUT_64, _OUT_64),
+    ],
     "decode_batches": [(*_DECODE, none, none, _OUT_64), (*_DECODE, _OUT_64, _OUT_64, _OUT_64)],
     "decode_messages": [(*_DECODE, none, none, _OUT_64), (*_DECODE, _OUT_64, _OUT_64, _OUT_64)],
     "decode_headers": [(_BYTES, _BYTES, _OUT_64, _OUT_64, int64, int64, _OUT_BYTES, _OUT_64, _OUT_64)],

@@ -74,7 +74,8 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40  # the base timestamp says when tombstones may be removed
-CODEC_LAST = 4  # the largest codec number, zstd
+CODEC_GZIP, CODEC_SNAPPY, CODEC_LZ4, CODEC_ZSTD = range(1, 5)  # numbers of codecs
+CODEC_LAST = CODEC_ZSTD
 
 # Values that stand for "none".
 NO_TIMESTAMP = -1

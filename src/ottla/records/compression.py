@@ -28,12 +28,14 @@ import contextlib
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
+from functools import cached_property
 from typing import Final, TypeAlias
 
 import cramjam
 import numpy as np
 import numpy.typing as npt
 
+from ottla.kernels import layout
 from ottla.model.errors import ConfigError, CorruptRecord, LocalProtocolError
 from ottla.records import lz4_header, xerial
 
@@ -223,6 +225,16 @@ class Arena:
         self.limit = limit
         self.size = 0
         self._array: U8Array = np.empty(min(capacity, limit), np.uint8)
+
+    @cached_property
+    def scratch(self) -> npt.NDArray[np.int32]:
+        """What kernels that decompress into `memory` keep their tables in."""
+        return np.zeros(layout.SCRATCH_SIZE, np.int32)
+
+    @property
+    def memory(self) -> U8Array:
+        """All of the memory, for a kernel that appends to it and sets `size`."""
+        return self._array
 
     @property
     def capacity(self) -> int:

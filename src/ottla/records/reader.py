@@ -29,20 +29,18 @@ from ottla.records.columns import (
 from ottla.records.entries import (
     Entries,
     U8Array,
-    decompressed,
-    give_back_arena,
     hidden,
     read_only,
     scan,
     verified,
 )
+from ottla.records.expansion import FORMAT_2_ONLY, decompressed, give_back_arena
 from ottla.records.slabs import POOL, SlabPool
 from ottla.records.transactions import AbortedRange, visible
 
 # Arrow's binary has 32-bit offsets, and a fetch response is at most 2 GiB; compressed data can be a bomb.
 DECOMPRESSED_BYTES_MAX = 256 << 20
 DECOMPRESSED_BYTES_LIMIT = COLUMN_BYTES_MAX = (1 << 31) - 1
-FORMAT_2_ONLY = 1 << 2
 
 
 @dataclass(frozen=True, slots=True)

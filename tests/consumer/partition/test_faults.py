@@ -16,7 +16,7 @@ from ottla.consumer.partition import replay
 from ottla.fetching.fetch_errors import Reaction
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.compression import Codec
-from ottla.records.entries import RECORDS_MAX
+from ottla.records.expansion import RECORDS_MAX
 from tests.consumer.partition.conftest import Consumers
 from tests.consumer.partition.rows import checked, column, offsets
 from tests.fetching.traffic import Writer
