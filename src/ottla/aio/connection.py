@@ -17,9 +17,9 @@ from ottla.aio.link import LoopLink
 from ottla.aio.opening import LoopOpener
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Deadline
-from ottla.client.first_contact import unanswered
 from ottla.client.network_errors import NetworkErrors, broker
-from ottla.client.peer_terms import PeerTerms
+from ottla.client.peer_state import PeerState
+from ottla.client.version_discovery import unanswered
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
 from ottla.model.errors import ConnectionLost, LocalProtocolError, OttlaError, RequestTimedOut
@@ -49,7 +49,7 @@ class LoopConnection:
         self.broker_id = broker_id
         self._link = link
         self._config = config
-        self._terms = PeerTerms(link.peer, broker_id, versions, errors, MONOTONIC.now_ms, lifetime_ms)
+        self._state = PeerState(link.peer, broker_id, versions, errors, MONOTONIC.now_ms, lifetime_ms)
         self._answers_at_opening = link.answers
         self._is_closed = False
 
@@ -88,7 +88,7 @@ class LoopConnection:
     @property
     def versions(self) -> PeerVersions:
         """The versions that the broker speaks."""
-        return self._terms.versions
+        return self._state.versions
 
     @property
     def is_open(self) -> bool:
@@ -102,11 +102,11 @@ class LoopConnection:
 
     def is_usable(self) -> bool:
         """Whether it is open, the login is valid, and no answer is due whose coroutine was cancelled."""
-        return self.is_open and not self._terms.is_session_over and not self._link.is_abandoned
+        return self.is_open and not self._state.is_session_over and not self._link.is_abandoned
 
     def version_for(self, api: Api, *, at_most: int | None = None) -> int:
         """The version in which an API is called. Raises LocalProtocolError if there is none in common."""
-        return self._terms.version_for(api, at_most)
+        return self._state.version_for(api, at_most)
 
     def send(
         self,
@@ -125,7 +125,7 @@ class LoopConnection:
             version = self.version_for(request.API, at_most=at_most)
         due = self._link.send(request, version)
         if due is not None:
-            self._terms.sent(self._link.in_flight_count, kept_ms)
+            self._state.sent(self._link.in_flight_count, kept_ms)
         return due
 
     async def answer(
@@ -150,17 +150,17 @@ class LoopConnection:
             answer = due.result()
         except OttlaError as error:
             raise self._failed(self._explained(error)) from error.__cause__
-        return self._terms.answered(answer, self._link.in_flight_count)
+        return self._state.answered(answer, self._link.in_flight_count)
 
     async def unthrottled(self) -> None:
         """Wait as long as the last response asks for: the broker reads nothing meanwhile (KIP-219)."""
-        wait_ms = self._terms.pause_ms()
+        wait_ms = self._state.pause_ms()
         if wait_ms > 0:
             await asyncio.sleep(wait_ms / 1000)
 
     def _failed(self, error: OttlaError) -> OttlaError:
         self._link.fail(error)
-        self._terms.failed(error)
+        self._state.failed(error)
         return error
 
     async def call(
@@ -198,5 +198,5 @@ class LoopConnection:
         """Close the connection; answers in flight are lost. May be called twice."""
         self._is_closed = True
         self._link.fail(ConnectionLost(f"{self._link.peer}: this client is being closed"))
-        self._terms.ended()
+        self._state.ended()
         await self._link.wait_closed()

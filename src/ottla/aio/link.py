@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from ottla.aio.waiting import LoopCondition
 from ottla.client.clock import Deadline
-from ottla.client.first_contact import CHUNK_BYTES
 from ottla.client.tls import alert_failure
+from ottla.client.version_discovery import CHUNK_BYTES
 from ottla.model.errors import ConnectionLost, OttlaError, RemoteProtocolError, RequestTimedOut
 from ottla.wire.client_connection import ClientConnection, ReceivedResponse
 from ottla.wire.frames import Allocator, FrameReceiver

@@ -12,9 +12,9 @@ from ottla.aio.link import LoopLink
 from ottla.client.authentication import new_exchange
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Deadline
-from ottla.client.first_contact import VersionTalk, peer_name, unreachable
 from ottla.client.login import LoginRequest, LoginStep, login
 from ottla.client.tls import handshake_failure, tls_context
+from ottla.client.version_discovery import VersionDiscovery, peer_name, unreachable
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
 from ottla.model.errors import ConnectionLost, RequestTimedOut
@@ -87,35 +87,35 @@ class LoopOpener:
         return link
 
     async def _discover(self) -> tuple[LoopLink, PeerVersions]:
-        talk = VersionTalk(
+        discovery = VersionDiscovery(
             self.peer, self._config.broker_version or None, has_tls=self._config.security.protocol.has_tls
         )
         link: LoopLink | None = None
         try:
-            while isinstance(talk.plan, Question):
-                if link is not None and talk.plan.link is ProbeLink.NEW:
+            while isinstance(discovery.plan, Question):
+                if link is not None and discovery.plan.link is ProbeLink.NEW:
                     link.abort(ConnectionLost(f"{self.peer}: another connection is needed"))
                     link = None
                 link = link or await self._link()
-                await self._ask(link, talk.plan, talk)
+                await self._ask(link, discovery.plan, discovery)
             link = link or await self._link()
         except BaseException:
             if link is not None:
                 link.abort(ConnectionLost(f"{self.peer}: was not opened"))
             raise
-        return link, talk.versions
+        return link, discovery.versions
 
-    async def _ask(self, link: LoopLink, question: Question, talk: VersionTalk) -> None:
+    async def _ask(self, link: LoopLink, question: Question, discovery: VersionDiscovery) -> None:
         patience_ms = self._deadline.capped_ms(self._config.discovery_timeout_ms)
         try:
             patience = Deadline(MONOTONIC, patience_ms)
             message = await link.exchange(question.request, question.version, patience)
         except RequestTimedOut:
-            talk.silent(patience_ms, is_over=self._deadline.passed)
+            discovery.silent(patience_ms, is_over=self._deadline.passed)
         except ConnectionLost:
-            talk.closed()
+            discovery.closed()
         else:
-            talk.answered(message)
+            discovery.answered(message)
 
     async def _log_in(self, link: LoopLink, versions: PeerVersions) -> int:
         security, deadline = self._config.security, self._patience()

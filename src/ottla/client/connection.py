@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Clock, Deadline
-from ottla.client.first_contact import unanswered
 from ottla.client.interruption import Interruption
 from ottla.client.link import Link
 from ottla.client.network_errors import NetworkErrors, broker
 from ottla.client.opening import Opened, Opener
-from ottla.client.peer_terms import PeerTerms
+from ottla.client.peer_state import PeerState
+from ottla.client.version_discovery import unanswered
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
 from ottla.model.closing import Closing
@@ -58,7 +58,7 @@ class Connection(Closing):
         self._owns_interruption = owns_interruption
         self._request_timeout_ms = opener.config.request_timeout_ms
         self._answers_at_opening = opened.link.answers
-        self._terms = PeerTerms(
+        self._state = PeerState(
             opened.link.peer,
             opener.broker_id,
             opened.versions,
@@ -119,11 +119,11 @@ class Connection(Closing):
         return cls(opener, opened, errors, owns_interruption=interruption is None)
 
     def _answered(self, answer: ReceivedResponse) -> ReceivedResponse:
-        return self._terms.answered(answer, self._link.in_flight_count)
+        return self._state.answered(answer, self._link.in_flight_count)
 
     def _wait_if_throttled(self) -> None:
         """Wait as long as the last response asks for: the broker reads nothing meanwhile (KIP-219)."""
-        wait_ms = self._terms.pause_ms()
+        wait_ms = self._state.pause_ms()
         if wait_ms:
             self._clock.pause(wait_ms, self._interruption.event)
             self._interruption.check()
@@ -141,7 +141,7 @@ class Connection(Closing):
     @property
     def versions(self) -> PeerVersions:
         """The versions that the broker speaks."""
-        return self._terms.versions
+        return self._state.versions
 
     @property
     def is_open(self) -> bool:
@@ -160,7 +160,7 @@ class Connection(Closing):
         """
         if not self.is_open or self.in_flight_count:
             return self.is_open
-        if self._terms.is_session_over:
+        if self._state.is_session_over:
             return False
         try:
             self._link.poll()
@@ -170,7 +170,7 @@ class Connection(Closing):
 
     def version_for(self, api: Api, *, at_most: int | None = None) -> int:
         """The version in which an API is called. Raises LocalProtocolError if there is none in common."""
-        return self._terms.version_for(api, at_most)
+        return self._state.version_for(api, at_most)
 
     def send(
         self,
@@ -192,7 +192,7 @@ class Connection(Closing):
         self._wait_if_throttled()
         outgoing = self._link.send(request, version, self._request_timeout_ms)
         if outgoing.expects_response:
-            self._terms.sent(self._link.in_flight_count, kept_ms)
+            self._state.sent(self._link.in_flight_count, kept_ms)
         exchange = outgoing.exchange
         return Sent(exchange.correlation_id, exchange.api, exchange.version, outgoing.expects_response)
 
@@ -273,7 +273,7 @@ class Connection(Closing):
     def close(self) -> None:
         """To be called by the owner. Responses in flight are lost. May be called twice."""
         self._link.close()
-        self._terms.ended()
+        self._state.ended()
         if self._owns_interruption:
             self._interruption.close()
 

@@ -38,7 +38,7 @@ _NONE_IS_ALL_SINCE = 1  # in version 0 an empty list requests all topics
 _AUTO_CREATION_SINCE = 4
 
 _SILENCES = (
-    2  # of a peer before it is given up (`first_contact`): each broker gets at least the time for that
+    2  # of a peer before it is given up (`version_discovery`): each broker gets at least the time for that
 )
 
 TRY_NEXT_BROKER = (ConnectionLost, RequestTimedOut, RemoteProtocolError, AuthenticationFailed, KafkaError)

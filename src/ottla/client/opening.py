@@ -12,11 +12,11 @@ from typing import NamedTuple
 from ottla.client.authentication import authenticate
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import Clock, Deadline
-from ottla.client.first_contact import CHUNK_BYTES, VersionTalk, peer_name, unreachable
 from ottla.client.interruption import Interruption
 from ottla.client.link import Link
 from ottla.client.tls import handshake_failure, tls_context
 from ottla.client.transport import SocketBuffers, TlsTransport, Transport, connected_socket
+from ottla.client.version_discovery import CHUNK_BYTES, VersionDiscovery, peer_name, unreachable
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
 from ottla.model.errors import ConnectionLost, RequestTimedOut
@@ -110,33 +110,33 @@ class Opener:
     # --- versions
 
     def _discover(self) -> tuple[Link, PeerVersions]:
-        talk = VersionTalk(
+        discovery = VersionDiscovery(
             self.peer, self.config.broker_version or None, has_tls=self.config.security.protocol.has_tls
         )
         link: Link | None = None
         try:
-            while isinstance(talk.plan, Question):
-                if link is not None and talk.plan.link is ProbeLink.NEW:
+            while isinstance(discovery.plan, Question):
+                if link is not None and discovery.plan.link is ProbeLink.NEW:
                     link.close()
                     link = None
                 link = link or self.link()
-                self._ask(link, talk.plan, talk)
+                self._ask(link, discovery.plan, discovery)
             link = link or self.link()
         except BaseException:
             if link is not None:
                 link.close()
             raise
-        return link, talk.versions
+        return link, discovery.versions
 
-    def _ask(self, link: Link, question: Question, talk: VersionTalk) -> None:
+    def _ask(self, link: Link, question: Question, discovery: VersionDiscovery) -> None:
         patience_ms = self.deadline.capped_ms(self.config.discovery_timeout_ms)
         try:
             link.send(question.request, question.version, patience_ms)
             message = link.receive(patience_ms).message
         except RequestTimedOut:
-            talk.silent(patience_ms, is_over=self.deadline.passed)
+            discovery.silent(patience_ms, is_over=self.deadline.passed)
         except ConnectionLost:
             self.interruption.check()
-            talk.closed()
+            discovery.closed()
         else:
-            talk.answered(message)
+            discovery.answered(message)

@@ -1,7 +1,7 @@
 """Version discovery when a connection is opened, and errors with remedies. Pure.
 
-`VersionTalk` adds to `ottla.wire.negotiation` what both drivers need: the name of the peer, and a limit for
-silence.
+`VersionDiscovery` adds to `ottla.wire.negotiation` what both drivers need: the name of the peer, and a limit
+for silence.
 """
 
 from __future__ import annotations
@@ -25,12 +25,6 @@ CHUNK_BYTES = 64 * 1024
 SILENCES_MAX = 2
 """0.9 does not answer ApiVersions, but then answers other requests. A peer that is silent twice in a row is
 no broker, or is stuck; all other probes would take four more timeouts."""
-
-SESSION_SHARE = 0.85
-"""The share of a login's lifetime in which requests are sent; the rest is for their responses."""
-
-THROTTLE_MS_MAX = 300_000.0
-"""The longest pause that a broker can ask for."""
 
 
 def peer_name(address: Address, broker_id: int | None) -> str:
@@ -67,7 +61,7 @@ CLOSED_AFTER_TLS = (
 )
 
 
-class VersionTalk:
+class VersionDiscovery:
     """One broker's version discovery. Send what `plan` says while it is a Question, and report the
     outcome.
     """

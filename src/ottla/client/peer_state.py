@@ -1,4 +1,4 @@
-"""PeerTerms: what a connection knows about its broker. Both drivers use it.
+"""PeerState: what a connection knows about its broker. Both drivers use it.
 
 The versions that the broker speaks, until when a login is valid, how long it wants no requests, and which
 answers are due.
@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.client.first_contact import SESSION_SHARE, THROTTLE_MS_MAX
 from ottla.client.network_errors import NetworkErrors, broker
 from ottla.model.errors import LocalProtocolError, OttlaError
 from ottla.wire.client_connection import ReceivedResponse
 from ottla.wire.schema import Api
 from ottla.wire.versions import PeerVersions
 
+SESSION_SHARE = 0.85
+"""The share of a login's lifetime in which requests are sent; the rest is for their responses."""
 
-class PeerTerms:
-    """The terms of one connection. `peer` is the broker's name for messages."""
+THROTTLE_MS_MAX = 300_000.0
+"""The longest pause that a broker can ask for."""
+
+
+class PeerState:
+    """The state of one connection. `peer` is the broker's name for messages."""
 
     def __init__(
         self,
