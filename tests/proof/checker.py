@@ -3,7 +3,8 @@
 A history has what clients did and were told, and what was seen of it: while it happened, and in the end.
 Values are unique, so a value tells who wrote it.
 
-    lost            nothing is seen of what was acknowledged: a record, a committed transaction, a change
+    lost            nothing is seen of what was acknowledged: a record, a committed transaction, a change;
+                    or a value of a transaction that a reader saw is gone in the end
     duplicate       a value is seen twice by one reader
     gap             an offset is missing between two that a reader saw
     disorder        a reader goes back, or sees values of one writer in another order than they were sent
@@ -263,9 +264,12 @@ def _of_writes(history: History) -> Iterator[str]:
 
 def _of_transactions(history: History) -> Iterator[str]:
     final = set(_values(history.final))
+    gone = {value for seen in history.readers for value in _values(seen)} - final
     for transaction in history.transactions:
         values = set(transaction.values)
         seen = values & final
+        if values & gone:
+            yield f"lost: a reader saw {min(values & gone)} of the {transaction}, and it is gone"
         first = f"{transaction.values[0]} of the {transaction}" if values else ""
         if seen and seen != values:
             yield f"torn: {len(seen)} of {len(values)} values are seen, from {first} on"

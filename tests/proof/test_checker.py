@@ -71,6 +71,11 @@ def made_up(history: History) -> None:
     history.readers = [{OUT: ["x"]}]
 
 
+def seen_and_gone(history: History) -> None:
+    history.readers = [{OUT: ["a1", "a2", "c1"]}]
+    history.final, history.positions = {OUT: ["a1", "a2"], OTHER: ["a3"]}, {IN: 3}
+
+
 def fenced(history: History) -> None:
     history.takeovers = {("id", 0): (4, 5), ("id", 1): (15, 25)}
 
@@ -96,6 +101,7 @@ def left_out(history: History) -> None:
         (final(out=["a2", "a1", "c1"], other=["a3", "c2"]), "disorder: a1"),
         (duplicate, "duplicate: a2"),
         (made_up, "made up: x"),
+        (seen_and_gone, "lost: a reader saw c1"),
         (fenced, "fenced: c1"),
         (position_outside, "positions: in-0 is at 9"),
         (read_again, "positions: in-0 from 2 to 3 is read again"),
