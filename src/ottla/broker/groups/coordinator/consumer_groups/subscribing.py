@@ -38,13 +38,14 @@ def subscribe(draft: GroupDraft, member: ConsumerMember, rules: GroupRules) -> N
     """
     before = draft.group.members.get(member.member_id)
     default = rules.config.consumer_assignors[0]
-    assignor = draft.group.assignor(default)
+    has_other_wish = before is not None and before.assignor != member.assignor
+    assignor = draft.group.assignor(default) if has_other_wish else ""
     if before is None or before.metadata_value() != member.metadata_value():
         draft.put_member(member)
     wants_else = before is None or (before.topics, before.regex) != (member.topics, member.regex)
     has_both = bool(member.topics and member.regex)
     is_later = wants_else and has_both and member.regex not in draft.group.resolved
-    must_bump = wants_else or draft.group.assignor(default) != assignor
+    must_bump = wants_else or (has_other_wish and draft.group.assignor(default) != assignor)
     refresh(draft, rules, must_bump=must_bump, later=member.regex if is_later else None)
     if draft.group.epoch > draft.group.assignment_epoch and not assignment_wait_ms(draft.group, rules):
         assign(draft, rules)
