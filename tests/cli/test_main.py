@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -90,10 +91,19 @@ def run(arguments: Sequence[str]) -> int:
     """As a command: what it is told to raise."""
     if arguments[0] == "interrupt":
         raise KeyboardInterrupt
+    if arguments[0] == "full":
+        raise OSError(errno.ENOSPC, "No space left on device", "tables/orders")
     raise ConfigError(arguments[0])
 
 
-@pytest.mark.parametrize(("word", "code", "line"), [("interrupt", 130, ""), ("no", 1, "ottla: no\n")])
+@pytest.mark.parametrize(
+    ("word", "code", "line"),
+    [
+        ("interrupt", 130, ""),
+        ("no", 1, "ottla: no\n"),
+        ("full", 1, "ottla: [Errno 28] No space left on device: 'tables/orders'\n"),
+    ],
+)
 def test_what_a_command_raises(
     word: str, code: int, line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from ottla import ConfigError, EmbeddedBroker, Mirror, Whitelist
 from ottla.mirror.mirror_settings import (
     admin_properties,
     consumer_properties,
@@ -53,3 +54,11 @@ def test_zookeeper_makes_a_group_classic() -> None:
 def test_administration_gets_addresses_and_logins() -> None:
     given = {**MODERN, "sasl.username": "ann", "fetch.min.bytes": 1}
     assert admin_properties(given) == {"bootstrap_servers": "127.0.0.1:1", "sasl_username": "ann"}
+
+
+def test_a_mirror_into_its_own_cluster_is_refused() -> None:
+    """It would copy each record into the topic that it reads, without end."""
+    with EmbeddedBroker() as broker:
+        at = {"bootstrap.servers": broker.bootstrap}
+        with pytest.raises(ConfigError, match="source and target are the same cluster"):
+            Mirror({**at, "group.id": "mirror"}, at, Whitelist("orders")).run()

@@ -114,6 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # that.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except OSError as error:  # a full disk, a directory that may not be written
+        _say(f"ottla: {error}", is_error=True)
+        return FAILED
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     return code

@@ -126,8 +126,8 @@ def reported(form: str) -> Iterator[CommandOutcome]:
     outcome = CommandOutcome()
     try:
         yield outcome
-    except (OttlaError, WrongFlags) as error:
-        if form != JSON:
+    except (OttlaError, OSError, WrongFlags) as error:
+        if form != JSON or isinstance(error, BrokenPipeError):
             raise ConfigError(str(error)) if isinstance(error, WrongFlags) else error from None
         description = {"kind": type(error).__name__, "message": str(error)}
         print_json({"ok": False, "error": description, "rows": []})

@@ -42,7 +42,7 @@ from ottla.mirror.records import Handler
 from ottla.mirror.source_logs import SourceLogs
 from ottla.mirror.sources import POLL_MS, ClassicSource, GroupSource, MirrorSource, SourceEvents
 from ottla.mirror.stream import MirrorStream, Note
-from ottla.mirror.topic_follower import TopicFollower
+from ottla.mirror.topic_follower import TopicFollower, check_clusters
 from ottla.mirror.translation import RUNS_TOPIC, RunNotes, create_runs_topic
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.producer import Producer
@@ -297,6 +297,8 @@ class Mirror:
             return None
         source = stack.enter_context(Admin(admin_properties(self._consumer)))
         target = stack.enter_context(Admin(admin_properties(self._producer_properties)))
+        if self._handler is None:
+            check_clusters(source, target)
         follower = TopicFollower(source, target, self._is_mirrored)
         follower.follow()
         return follower

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from ottla.admin import Admin, ConfigSource, NewPartitions, NewTopic, TopicDescription, topic_resource
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, OttlaError
+from ottla.model.errors import ConfigError, KafkaError, OttlaError
 from ottla.model.topic_partition import TopicAndPartition
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,16 @@ def ignoring(code: Code) -> Iterator[None]:
     except KafkaError as error:
         if error.code != code:
             raise
+
+
+def check_clusters(source: Admin, target: Admin) -> None:
+    """Raise ConfigError if both are the same cluster: a topic would be copied into itself without end."""
+    cluster_id = source.describe_cluster().cluster_id
+    if cluster_id and cluster_id == target.describe_cluster().cluster_id:
+        raise ConfigError(
+            f"source and target are the same cluster, {cluster_id}: each topic would be copied into itself. "
+            "Give another target, or a handler that gives records other topics"
+        )
 
 
 class TopicFollower:

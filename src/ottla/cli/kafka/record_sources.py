@@ -68,7 +68,7 @@ def _of_partitions(wish: Wish) -> Iterator[Iterator[Record]]:
     properties["auto.offset.reset"] = _RESETS.get(str(wish.start), "smallest")
     topic = wish.topic or ""
     with PartitionConsumer(properties) as consumer:
-        consumer.check_brokers(_first_contact(wish))
+        consumer.check_brokers(_brokers_patience_s(wish))
         for partition in consumer.partitions(topic) if wish.partition is None else [wish.partition]:
             consumer.consume_partition(topic, partition, wish.starts.get(partition, wish.start))
         yield _explained(consumer, consumer.messages(_seconds(wish)))
@@ -83,7 +83,7 @@ def _of_group(wish: Wish) -> Iterator[Iterator[Record]]:
         properties.setdefault("enable.auto.commit", "false")
     topics = compile_java(wish.pattern) if wish.pattern is not None else wish.topic or ""
     with GroupConsumer(topics, properties, group_id=wish.group) as consumer:
-        consumer.check_brokers(_first_contact(wish))
+        consumer.check_brokers(_brokers_patience_s(wish))
         yield _explained(consumer, consumer.messages(_seconds(wish)))
 
 
@@ -114,7 +114,7 @@ def _of_classic_group(wish: Wish) -> Iterator[Iterator[Record]]:
         try:
             with ConsumerConnector(properties) as connector:
                 (stream,) = connector.create_message_streams_by_filter(_filter(wish))
-                connector.check_brokers(_first_contact(wish))
+                connector.check_brokers(_brokers_patience_s(wish))
                 yield _until_timeout(stream)
         finally:
             if wish.is_group_made_up:
@@ -125,7 +125,7 @@ def _seconds(wish: Wish) -> float | None:
     return wish.timeout_ms / 1000 if wish.timeout_ms >= 0 else None
 
 
-def _first_contact(wish: Wish) -> float | None:
+def _brokers_patience_s(wish: Wish) -> float | None:
     """Return how long the first answer of a broker may take: not shorter because the time between records is
     short.
     """
