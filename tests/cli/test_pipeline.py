@@ -198,6 +198,23 @@ def test_what_is_wrong_is_told_in_a_line(file: Path, tmp_path: Path) -> None:
         assert raised.value.code == 2
 
 
+@nightly("one more driver; tests/spark/test_causes.py has the causes")
+@pytest.mark.timeout(500)
+def test_a_failed_stream_tells_its_cause_and_no_trace(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    broker.create_topic("broken", 1)
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send("broken", b'{"id": 1')
+    strict = FORM.partition("[dead_letters]")[0].replace("orders", "broken")
+    file = tmp_path / "strict.toml"
+    file.write_text(strict.format(root=tmp_path, bootstrap=broker.bootstrap))
+    process = command("run", file, "--master", "local[1]", "--available-now")
+    _, told = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 1
+    assert told.splitlines()[-1].startswith("ottla: broken-0 at offset 0: not JSON")
+    assert "Traceback" not in told
+    assert "\tat " not in told
+
+
 def test_a_range_is_told_before_it_is_read(broker: EmbeddedBroker, file: Path) -> None:
     words = ["--offline", "--dry-run", "--no-spark", "--format", "tsv"]
     words += ["--from", '{"orders": {"0": 1, "1": 0}}']

@@ -281,8 +281,10 @@ def _session(options: argparse.Namespace) -> Iterator[SparkSession]:
 
 
 def _silence_errors() -> None:
-    """Let PySpark print no pages about errors that it raises, too."""
+    """Let Python's side of Spark print no pages about errors that it raises, too."""
     from pyspark.logger import PySparkLogger
+
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
