@@ -1,6 +1,6 @@
 """Mirrors a topic until it is killed. For tests that do so.
 
-python -m tests.mirror.mirror_worker SOURCE TARGET TOPIC [exactly-once]
+python -m tests.mirror.mirror_worker SOURCE TARGET TOPIC [exactly-once [request.timeout.ms]]
 
 It imports everything, and then forks a mirror for each line of its input, so that a killed one costs no new
 interpreter. The line is the mirror's whole.batches.min.bytes. It prints the mirror's pid, and how it ended.
@@ -17,7 +17,9 @@ from ottla.consumer.classic import Whitelist
 from ottla.mirror import Mirror
 
 
-def mirror(whole_bytes: str, source: str, target: str, topic: str, mode: str = "") -> None:
+def mirror(
+    whole_bytes: str, source: str, target: str, topic: str, mode: str = "", wait: str = "30000"
+) -> None:
     consumer = {
         "bootstrap.servers": source,
         "group.id": f"group-of-{topic}",
@@ -26,8 +28,9 @@ def mirror(whole_bytes: str, source: str, target: str, topic: str, mode: str = "
         "fetch.message.max.bytes": 4000,
         "fetch.wait.max.ms": 20,
         "whole.batches.min.bytes": whole_bytes,
+        "request.timeout.ms": wait,
     }
-    producer = {"bootstrap.servers": target, "linger.ms": 0}
+    producer = {"bootstrap.servers": target, "linger.ms": 0, "request.timeout.ms": wait}
     one = Mirror(
         consumer,
         producer,

@@ -169,6 +169,13 @@ PARTS = (
         20,
     ),
     _kills(
+        "mirror over bad lines",
+        "lines of a mirror to both brokers cut, delay, throttle, go silent and repeat",
+        "tests/mirror/test_lines.py",
+        "faults of lines, clocks and processes",
+        10,
+    ),
+    _kills(
         "Spark kills",
         "drivers and workers are killed",
         "tests/spark/test_kills.py",

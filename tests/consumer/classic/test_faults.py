@@ -1,4 +1,4 @@
-"""Sessions that end, a ZooKeeper that goes away, processes that are stopped and killed; all at random."""
+"""Sessions that end, a ZooKeeper that goes away, bad lines to it, processes that are stopped and killed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 
 import pytest
 from kazoo.client import KazooClient
@@ -28,11 +29,13 @@ from ottla.zookeeper.zookeeper_errors import SessionLost, ZooKeeperConnectionLos
 from tests.consumer.classic.conftest import QUICK, Connectors, registered_at
 from tests.consumer.classic.process_member import ProcessMember
 from tests.consumer.classic.reading import Reader, member, offsets, owners, seen_by, written
+from tests.faulty_line import FaultyLine
 from tests.fetching.traffic import Writer
 from tests.scale import kills, seeded
 from tests.waiting import wait_for
 
 FAULTS = kills(20, 1000)
+KINDS = ["expire"] * 6 + ["leave"] * 4 + ["line"] * 3 + ["stop", "kill", "zookeeper"]
 UNOWNED_MAX_S = 30.0
 """Behind the last fault, a partition without an owner after this is what churn must not do."""
 
@@ -54,7 +57,7 @@ def fill(writer: Writer, topic: str, count: int) -> None:
         writer.write(TopicAndPartition(topic, partition), count)
 
 
-Processes = Callable[[str], ProcessMember]
+Processes = Callable[..., ProcessMember]
 
 
 @pytest.fixture
@@ -62,8 +65,8 @@ def process(connect: str, name: str, topic: str) -> Iterator[Processes]:
     """Starts members of the test's group by their consumer.id; all end with the test."""
     with ExitStack() as stack:
 
-        def start(consumer_id: str) -> ProcessMember:
-            one = ProcessMember(connect, name, consumer_id, topic)
+        def start(consumer_id: str, through: str = connect) -> ProcessMember:
+            one = ProcessMember(through, name, consumer_id, topic)
             stack.callback(one.kill)
             return one
 
@@ -234,6 +237,21 @@ def is_owned(zookeeper: KazooZooKeeperSession, group: str, topic: str) -> bool:
         return False  # a fault cut the test's own session too
 
 
+def spoil(line: FaultyLine, chance: Random) -> None:
+    """Let something go wrong on a line, until it is mended."""
+    what = chance.choice(["cut answers", "cut requests", "half open", "delay", "throttle"])
+    if what == "cut answers":
+        line.cut_after(chance.randrange(1, 400))
+    elif what == "cut requests":
+        line.cut_requests_after(chance.randrange(1, 400))
+    elif what == "half open":
+        line.silence()
+    elif what == "delay":
+        line.delay_s = chance.uniform(0.02, 0.2)
+    else:
+        line.bytes_per_s = 2_000
+
+
 @pytest.mark.timeout(300 + 20 * FAULTS)
 def test_churn(
     process: Processes,
@@ -249,24 +267,31 @@ def test_churn(
     numbers = itertools.count()
     readers: list[Reader] = []
     with ExitStack() as stack:
+        line = stack.enter_context(FaultyLine(zookeeper_server.connect))
+        through = connect.replace(zookeeper_server.connect, line.address)
 
         def join() -> ConsumerConnector:
-            own = {"zookeeper_connect": connect, "group_id": name, "consumer_id": f"t{next(numbers)}"}
+            own = {"zookeeper_connect": through, "group_id": name, "consumer_id": f"t{next(numbers)}"}
             given = {**QUICK, **own}
             one = stack.enter_context(ConsumerConnector(given))
             readers.append(member(one, topic, streams=chance.choice([1, 2])))
             return one
 
         connectors = [join(), join()]
-        processes = [process("p0")]
+        processes = [process("p0", through)]
         for fault in range(FAULTS):
             fill(writer, topic, 20)
-            what = chance.choice(["expire"] * 6 + ["leave"] * 4 + ["stop", "kill", "zookeeper"])
+            line.mend()
+            what = chance.choice(
+                ["expire"] * 6 + ["leave"] * 4 + ["line"] * 3 + ["stop", "kill", "zookeeper"]
+            )
             if what == "expire":
                 expire(chance.choice(connectors), zookeeper_server)
             elif what == "leave":
                 connectors.pop(chance.randrange(len(connectors))).shutdown()
                 connectors.append(join())
+            elif what == "line":
+                spoil(line, chance)
             elif what == "zookeeper":
                 zookeeper_server.stop()
                 zookeeper_server.start()
@@ -276,8 +301,9 @@ def test_churn(
                 processes[-1].send(signal.SIGCONT)
                 if what == "kill":
                     processes[-1].kill()
-                    processes.append(process(f"p{fault % 2}"))
+                    processes.append(process(f"p{fault % 2}", through))
             time.sleep(chance.uniform(0, 0.5))
+        line.mend()
         fill(writer, topic, 20)
 
         def seen() -> set[tuple[str, int, int]]:
