@@ -1,8 +1,8 @@
 """Run suites of others against our broker: python -m tests.foreign [SUITE …] [--checkout SUITE=DIRECTORY]
 
-Without names all that need no checkout: librdkafka, kgo, sarama, kafka-python. librdkafka is fetched and
-built, which takes minutes, once. The tests of kafkajs and aiokafka are in their repositories only. Results
-are stored beside docs/foreign.md. The exit code is 1 if a test of theirs failed.
+Without names all that need no checkout: librdkafka, kgo, sarama, kafka-python, kafka. librdkafka is fetched
+and built, which takes minutes, once. The tests of kafkajs and aiokafka are in their repositories only.
+Results are stored beside docs/foreign.md. The exit code is 1 if a test of theirs failed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 
 os.environ.setdefault("OTTLA_PEER_SECONDS", "3600")
 
-from tests.foreign import aiokafka_suite, kafka_python_suite, kafkajs, kgo, librdkafka, sarama
+from tests.foreign import aiokafka_suite, kafka_python_suite, kafka_suite, kafkajs, kgo, librdkafka, sarama
 from tests.foreign.results import FAILED, Result, report, store
 from tools.peer_cache import Unavailable
 
@@ -63,6 +63,7 @@ SUITES: dict[str, Callable[[Path, argparse.Namespace], Iterator[Result]]] = {
     "kgo": lambda work, _: kgo.results(work),
     "sarama": lambda work, _: sarama.results(work),
     "kafka-python": lambda work, _: kafka_python_suite.results(work),
+    "kafka": lambda work, _: kafka_suite.results(work),
     **{name: _in_checkout(name) for name in CHECKED_OUT},
 }
 
