@@ -9,8 +9,9 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-from ottla import Admin, EmbeddedBroker, Producer, TopicAndPartition
+from ottla import Admin, EmbeddedBroker, Producer, TopicAndPartition, replay
 from tests.committed_reader import Values
 from tests.proof.checker import History, Write
 from tests.waiting import PATIENCE_S
@@ -69,6 +70,22 @@ def steady_writes(bootstrap: str, topic: str) -> Iterator[list[int]]:
     finally:
         ended.set()
         thread.join()
+
+
+def at(broker: EmbeddedBroker) -> dict[str, Any]:
+    return {"bootstrap_servers": broker.bootstrap}
+
+
+def committed(broker: EmbeddedBroker, topic: str) -> dict[int, list[tuple[int, bytes | None]]]:
+    """Offsets and values that readers of committed records see, by partition."""
+    found: dict[int, list[tuple[int, bytes | None]]] = {}
+    for message in replay(topic, **at(broker), isolation_level="read_committed").messages():
+        found.setdefault(message.partition, []).append((message.offset, message.raw_value))
+    return found
+
+
+def seen(broker: EmbeddedBroker, topic: str) -> dict[int, list[bytes | None]]:
+    return {each: [value for _, value in rows] for each, rows in committed(broker, topic).items()}
 
 
 def positions(broker: EmbeddedBroker, group: str) -> dict[int, int]:

@@ -17,28 +17,12 @@ from ottla.model.errors import ConfigError, MirrorFailed, Unsupported
 from tests.committed_reader import committed_seen
 from tests.mirror.clusters import end_of, running, write
 from tests.mirror.conftest import Mirrors
-from tests.mirror.killing import PARTITIONS, Worker, copied, positions, steady_writes
+from tests.mirror.killing import PARTITIONS, Worker, at, committed, copied, positions, seen, steady_writes
 from tests.proof.checker import anomalies
 from tests.scale import REPLAY, kills, seeded
 from tests.waiting import wait_for
 
 KILLS = kills(20, 500)
-
-
-def at(broker: EmbeddedBroker) -> dict[str, Any]:
-    return {"bootstrap_servers": broker.bootstrap}
-
-
-def committed(broker: EmbeddedBroker, topic: str) -> dict[int, list[tuple[int, bytes | None]]]:
-    """Offsets and values that readers of committed records see, by partition."""
-    found: dict[int, list[tuple[int, bytes | None]]] = {}
-    for message in replay(topic, **at(broker), isolation_level="read_committed").messages():
-        found.setdefault(message.partition, []).append((message.offset, message.raw_value))
-    return found
-
-
-def seen(broker: EmbeddedBroker, topic: str) -> dict[int, list[bytes | None]]:
-    return {each: [value for _, value in rows] for each, rows in committed(broker, topic).items()}
 
 
 def count(broker: EmbeddedBroker, topic: str) -> int:

@@ -13,8 +13,7 @@ import pytest
 from ottla import EmbeddedBroker
 from tests.faulty_line import HOST, FaultyLine
 from tests.mirror.clusters import end_of
-from tests.mirror.killing import PARTITIONS, Worker, copied, positions, steady_writes
-from tests.mirror.test_exactly_once import at, seen
+from tests.mirror.killing import PARTITIONS, Worker, at, copied, positions, seen, steady_writes
 from tests.proof.checker import anomalies
 from tests.scale import REPLAY, kills, seeded
 from tests.waiting import wait_for
