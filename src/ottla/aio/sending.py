@@ -261,7 +261,7 @@ class LoopProducerEngine:
             finish(self.pool.close())
             finish(self.metadata.close())
         self.dispatcher.abandon(
-            ProducerClosed(f"the producer was closed before the records were acknowledged{why}")
+            ProducerClosed(f"the producer was closed (or dropped) before the records were acknowledged{why}")
         )
         self.encoders.shutdown(wait=True, cancel_futures=True)
 

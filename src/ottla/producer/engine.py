@@ -147,7 +147,7 @@ class ProducerEngine:
         threads += [self._metadata_thread.thread, self._timer_thread.thread]
         ended(threads, f"producer {self.config.client.client_id!r}", ENDING_S)
         self._dispatcher.abandon(
-            ProducerClosed(f"the producer was closed before the records were acknowledged{why}")
+            ProducerClosed(f"the producer was closed (or dropped) before the records were acknowledged{why}")
         )
         if self._transactions is not None:
             completed(self._transactions.stop())
