@@ -28,6 +28,9 @@ Histories are judged by one checker, `tests/proof/checker.py`. It finds what is 
 out of order, an offset with two values, a position or a topic that went back, a partition with two owners,
 aborted records, torn transactions, writers that were replaced, and tables with wrong rows.
 
+A fuzzed input is a message, a record set or a stream of bytes with damage. Up to commit 066fc76e each record
+set was decoded with and without headers; since then one way or the other, and one of eight both ways.
+
 """
 POWER = """
 ## Power loss

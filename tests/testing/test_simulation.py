@@ -77,6 +77,21 @@ def test_who_waits_for_ever_is_told() -> None:
     assert "7200 simulated seconds" in str(run.error)
 
 
+def test_timers_fire_in_order_and_cancelled_ones_do_not() -> None:
+    fired: list[int] = []
+
+    async def scenario(_: simulation.Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        at_s = loop.time() + 1
+        timers = [loop.call_at(at_s + number % 2, fired.append, number) for number in range(1_000)]
+        for timer in timers[100:]:
+            timer.cancel()
+        await asyncio.sleep(3)
+
+    assert simulation.run(scenario, faults=[]).error is None
+    assert fired == [*range(0, 100, 2), *range(1, 100, 2)]
+
+
 def test_a_killed_process_runs_nothing_more() -> None:
     ended: list[str] = []
     lives: list[float] = []
