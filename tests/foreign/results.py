@@ -84,7 +84,7 @@ def store(results: Sequence[Result]) -> None:
             ],
         }
     STORED.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
-    PAGE.write_text(page(stored))
+    PAGE.write_text(page(stored_runs()))
 
 
 def shown(detail: str) -> str:

@@ -71,6 +71,7 @@ for magic, table in ((0, columns), (1, columns), (2, columns), (2, headers)):
         decode(data)
         decode(data, headers=True)
         scan(read_only(data), verify_crc=True).cut(0, None)
+decode(b"".join(encode(columns, codec="lz4")))
 from ottla import Schema
 words = Schema.avro({"type": "array", "items": "string"})
 words.decode(pa.array([words.value(["tea", "cake"])] * 9, pa.binary()))

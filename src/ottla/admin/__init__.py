@@ -1,4 +1,4 @@
-"""Administration of a cluster: topics, settings, records, groups of both kinds, transactions, ACLs and users.
+"""Administration of a cluster: topics, settings, records, groups of every kind, transactions, ACLs and users.
 
 Applications use `Admin`, or `ottla.aio.Admin`; `admin_calls` has what both do. Behind it: `access` (brokers,
 ZooKeeper, retries); `topic_admin`, `configs`, `logs`, `groups`, `lag` and `transactions`, whose calls return

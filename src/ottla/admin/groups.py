@@ -1,4 +1,4 @@
-"""Lists, describes and deletes consumer groups of both kinds; reads and writes their offsets.
+"""Lists, describes and deletes consumer groups of every kind; reads and writes their offsets.
 
 A name may belong to two groups, one with a coordinator and one in ZooKeeper. A call without `kind` takes the
 group that has members; if both or neither have, the coordinator's.

@@ -1,4 +1,4 @@
-"""The lag of groups of both kinds, and the targets of resets."""
+"""The lag of groups of every kind, and the targets of resets."""
 
 from __future__ import annotations
 

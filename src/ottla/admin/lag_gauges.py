@@ -15,7 +15,7 @@ from ottla.model.exposition import Labels, Metric, exposition
 
 
 def lag_exposition(lags: Iterable[GroupLag]) -> str:
-    """Return the text of a scrape, for groups of both kinds."""
+    """Return the text of a scrape, for groups of every kind."""
     return exposition(lag_metrics(lags))
 
 

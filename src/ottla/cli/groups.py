@@ -1,4 +1,4 @@
-"""`ottla groups`: groups of both kinds, with a coordinator and in ZooKeeper, side by side."""
+"""`ottla groups`: groups of every kind, with a coordinator and in ZooKeeper, side by side."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def _seconds(partition: PartitionLag) -> float | None:
 
 
 def _lags(admin: Admin, names: list[str]) -> list[GroupLag]:
-    """The lag of groups of both kinds, even with the same name.
+    """The lag of groups of every kind, even with the same name.
 
     A group that disappears meanwhile is left out.
     """

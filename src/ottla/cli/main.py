@@ -39,7 +39,7 @@ FOR_PEOPLE = {
     "console": Command("ottla.cli.console", "show a cluster in a browser"),
     "consume": Command("ottla.cli.consume", "print records of a topic"),
     "doctor": Command("ottla.cli.doctor", "check what cannot be reached, and why"),
-    "groups": Command("ottla.cli.groups", "list, describe and delete groups of both kinds"),
+    "groups": Command("ottla.cli.groups", "list, describe and delete groups of every kind"),
     "land": Command("ottla.cli.land", "write topics into parquet, Delta or Iceberg, without Spark"),
     "lag": Command("ottla.cli.lag", "show how far groups are behind"),
     "log": Command("ottla.cli.log", "check and repair the data directory of a stopped broker"),

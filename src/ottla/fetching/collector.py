@@ -11,6 +11,7 @@ decoded; so if a request was sent for an offset too far ahead, its response is i
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -168,7 +169,7 @@ def _collected_in_segments(
             used_bytes = start + decoded.valid_bytes
             return Collected(reached, tuple(chunks), used_bytes=used_bytes) if reached > offset else None
     if entries.damage is not None and entries.summary.next_offset <= offset:
-        raise entries.damage
+        raise copy(entries.damage)  # no cycle with this frame, as in `decode`
     reached = max(offset, entries.summary.next_offset)
     if chunks:
         chunks[-1] = replace(chunks[-1], next_offset=reached)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from copy import copy
 from enum import IntEnum
 from itertools import pairwise, repeat
 from typing import NamedTuple
@@ -119,7 +120,7 @@ def pieces(source: SealedCopy, from_offset: int = 0) -> Iterator[CleaningPiece]:
             try:
                 decoded = decode(data[at:], from_offset=from_offset)
                 if decoded.damage is not None:
-                    raise decoded.damage
+                    raise copy(decoded.damage)  # no cycle with this frame, as in `decode`
             except CorruptRecord as damage:
                 raise _damaged(source, position + at, str(damage)) from damage
             # Less than all of it where the limit on decompressed bytes was reached.

@@ -212,5 +212,5 @@ def error_code(code: int) -> ErrorCode:
         code,
         Code.UNKNOWN_SERVER_ERROR.name,
         _FINAL,
-        f"the broker sent code {code}, which is newer than this library's table (Kafka 4.1)",
+        f"the broker sent code {code}, which is newer than this library's table",
     )

@@ -52,7 +52,6 @@ OttlaError
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from ottla.model.error_codes import Code, ErrorCode, error_code
@@ -70,7 +69,17 @@ _COMMIT_REMEDIES = {
 
 
 class OttlaError(Exception):
-    """Root of everything that ottla raises on purpose."""
+    """Root of everything that ottla raises on purpose. Copies and pickles have the same text and fields."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[OttlaError], args: tuple[Any, ...], fields: Mapping[str, Any]) -> OttlaError:
+    """The error as it was: `args` is its text, not what its class was called with."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class ConfigError(OttlaError, ValueError):
@@ -132,7 +141,7 @@ class OffsetsRefused(KafkaError):
 
     def __init__(self, group: str, failures: Mapping[TopicAndPartition, int]) -> None:
         self.group = group
-        self.failures = MappingProxyType(dict(sorted(failures.items())))
+        self.failures = dict(sorted(failures.items()))
         code = next(iter(self.failures.values()))
         shown = ", ".join(str(topic_partition) for topic_partition in list(self.failures)[:_NAMES_SHOWN])
         more = f" and {len(self.failures) - _NAMES_SHOWN} more" if len(self.failures) > _NAMES_SHOWN else ""
@@ -204,8 +213,8 @@ class AdminErrors(OttlaError):
     """Some of many things failed: `errors` has the failed ones by name, `results` the others."""
 
     def __init__(self, errors: Mapping[Any, OttlaError], results: Mapping[Any, Any]) -> None:
-        self.errors: Mapping[Any, OttlaError] = MappingProxyType(dict(errors))
-        self.results: Mapping[Any, Any] = MappingProxyType(dict(results))
+        self.errors: Mapping[Any, OttlaError] = dict(errors)
+        self.results: Mapping[Any, Any] = dict(results)
         shown = "; ".join(_with_name(name, error) for name, error in list(errors.items())[:_NAMES_SHOWN])
         more = f"; and {len(errors) - _NAMES_SHOWN} more" if len(errors) > _NAMES_SHOWN else ""
         super().__init__(f"{len(errors)} of {len(errors) + len(results)} failed: {shown}{more}")

@@ -264,6 +264,8 @@ class Arena:
 
     def _grow(self, codec: Codec, source: memoryview) -> None:
         if self.capacity >= self.limit:
+            if not self.size:  # nobody needs this much; an error's traceback would keep it for a while
+                self._array = np.empty(min(_ARENA_START_BYTES, self.limit), np.uint8)
             raise _too_big(codec, len(source), self.limit, used=self.size)
         wanted = self.size + size_hint(codec, source, limit=self.limit)
         grown = np.empty(min(max(wanted, 2 * self.capacity, 1), self.limit), np.uint8)

@@ -9,6 +9,7 @@ front of it, and the next call from there raises. A partial last entry is not da
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -101,7 +102,7 @@ def decode(
     give_back_arena(entries)
     batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA_WITH_HEADERS if headers else SCHEMA)
     if damage is not None and next_offset <= from_offset:
-        raise damage
+        raise copy(damage)  # itself it would be a cycle with this frame, which holds what was decompressed
     return Decoded(batch, next_offset, valid_bytes, damage)
 
 
