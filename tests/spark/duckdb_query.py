@@ -1,4 +1,4 @@
-"""A query of a DuckDB with its extensions for Iceberg, which are packages: the rows as JSON.
+"""A query of a DuckDB with its extensions for Iceberg and Delta, which are packages: the rows as JSON.
 
 PYTHONPATH=PACKAGES python duckdb_query.py SQL
 """
@@ -15,7 +15,7 @@ import duckdb
 
 def main(sql: str) -> None:
     with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
-        for name in ("duckdb_extension_avro", "duckdb_extension_iceberg"):
+        for name in ("duckdb_extension_avro", "duckdb_extension_iceberg", "duckdb_extension_delta"):
             (extension,) = Path(str(import_module(name).__file__)).parent.rglob("*.duckdb_extension")
             connection.execute(f"load '{extension}'")
         sys.stdout.write(json.dumps(connection.sql(sql).fetchall()))

@@ -106,6 +106,20 @@ def test_a_file_of_an_overtaken_writer_is_not_committed(
     assert offsets(tmp_path) == list(range(20))
 
 
+def test_rows_whose_values_the_table_would_change_are_refused(table: DeltaLakeTable, tmp_path: Path) -> None:
+    table.append(rows(0, 10), batch("first", 0, 0, 10))
+    halves = rows(10, 20)
+    halves = halves.set_column(2, "offset", pa.array([number + 0.5 for number in range(10, 20)]))
+    with pytest.raises(ConfigError, match="column offset is double, and the table has int64"):
+        table.append(halves, batch("first", 1, 10, 20))
+    with pytest.raises(ConfigError, match="column offset is double"):
+        table.replace(halves, {ORDERS: [(0, 10)]}, is_all=False)
+    table.append(
+        rows(10, 20).set_column(2, "offset", pa.array(range(10, 20), pa.int32())), batch("first", 1, 10, 20)
+    )
+    assert offsets(tmp_path) == list(range(20))
+
+
 def test_a_range_tells_what_the_table_has(table: DeltaLakeTable, tmp_path: Path) -> None:
     table.replace(rows(0, 10), {ORDERS: [(0, 10)]}, is_all=True)
     assert table.missing(batch("stream", 0, 0, 12)) == {ORDERS: [(10, 12)]}

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,8 +18,9 @@ from ottla.spark.pipeline.form import PipelineForm
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.table_files import write_files
 from tests.scale import nightly, sized
-from tests.spark import duckdb_query, iceberg_query
-from tools.peer_cache import ICEBERG_SPARK, Unavailable, duckdb_with_iceberg, maven_jar, spark_for_iceberg
+from tests.spark import duckdb_query, lake_query
+from tests.spark.foreign_packages import said_by
+from tools.peer_cache import ICEBERG_SPARK, Unavailable, duckdb_with_lakes, maven_jar, spark_for_lakes
 from tools.store_servers import BUCKET
 
 ORDERS, OTHER = TopicAndPartition("orders", 0), TopicAndPartition("orders", 1)
@@ -161,7 +158,7 @@ def grown(path: Path) -> None:
 
 def test_duckdb_reads_the_table(tmp_path: Path) -> None:
     try:
-        packages = duckdb_with_iceberg()
+        packages = duckdb_with_lakes()
     except Unavailable as error:
         pytest.skip(f"DuckDB's extension for Iceberg cannot be had here: {error}")
     grown(tmp_path / "table")
@@ -172,21 +169,14 @@ def test_duckdb_reads_the_table(tmp_path: Path) -> None:
 @nightly("another version of Spark: 400 MB and a driver")
 def test_spark_reads_the_table(tmp_path: Path) -> None:
     try:
-        packages, jar = spark_for_iceberg(), maven_jar(ICEBERG_SPARK)
+        packages, jar = spark_for_lakes(), maven_jar(ICEBERG_SPARK)
     except Unavailable as error:
         pytest.skip(f"Iceberg's runtime for Spark cannot be had here: {error}")
     grown(tmp_path / "table")
     sql = "select count(*), max(offset), count(color) from rows"
-    assert said_by(packages, iceberg_query.__file__, str(jar), str(tmp_path / "table"), sql) == [[60, 59, 20]]
-
-
-def said_by(packages: Path, program: str, *arguments: str) -> Any:
-    """What a program says that runs with other packages."""
-    environment = {**os.environ, "PYTHONPATH": str(packages)}
-    for name in ("PYSPARK_PYTHON", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS"):  # of the Spark that is tested
-        environment.pop(name, None)
-    command = [sys.executable, program, *arguments]
-    return json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
+    assert said_by(packages, lake_query.__file__, "iceberg", str(jar), str(tmp_path / "table"), sql) == [
+        [60, 59, 20]
+    ]
 
 
 def test_wrong_settings_are_refused(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
 
 import ottla
-from ottla import ConfigError, EmbeddedBroker, TopicAndPartition
+from ottla import Admin, ConfigError, EmbeddedBroker, Producer, TopicAndPartition
+from ottla.admin import NewPartitions
 from ottla.cli.main import main
 from ottla.spark.lander import Lander
 from ottla.spark.landing import begun_after_files
@@ -89,32 +89,82 @@ def test_of_two_writers_one_is_refused(
     assert offsets_in(table_of(url, kind)) == all_offsets(90)
 
 
-def test_files_of_a_delta_table_say_what_they_hold(
-    broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_table_begins_at_the_end_of_the_log_and_keeps_that_start(
+    kind: str, broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
+) -> None:
+    fill(topic, range(60))
+    url = str(tmp_path / "table")
+    latest = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "startingOffsets": "latest"}
+    assert list(Lander(latest, raw_table(kind, url, {}, has_headers=False)).batches()) == []
+    fill(topic, range(60, 90))  # after the first writer, which has had no records
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_partitions(NewPartitions(topic, 4))
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send(topic, b"new", partition=3)
+    landed = Lander(latest, raw_table(kind, url, {}, has_headers=False)).batches()
+    assert sum(batch.records for batch in landed) == 31
+    wanted = all_offsets(90) - all_offsets(60)
+    assert offsets_in(table_of(url, kind)) == wanted + Counter([(3, 0)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_start_that_the_log_does_not_have_is_refused(
+    kind: str, broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
 ) -> None:
     fill(topic, range(90))
-    url = str(tmp_path / "table")
-    list(lander(broker, topic, "delta", url).batches())
-    (file,) = pa.table(DeltaTable(url).get_add_actions(flatten=True)).to_pylist()
-    assert (file["num_records"], file["min.offset"], file["max.offset"]) == (90, 0, 29)
-    assert (file["min.topic"], file["max.partition"]) == (topic, 2)
-    assert (file["min.timestamp"].timestamp(), file["max.timestamp"].timestamp()) == (1000, 1089)
-    late = DeltaTable(url).to_pyarrow_table(filters=[("offset", ">", 28)])
-    assert sorted(map(int, late["value"].to_pylist())) == [87, 88, 89]
+    for start, ends in ((31, 30), (0, 30)):
+        with Admin(bootstrap_servers=broker.bootstrap) as admin:
+            first = admin.delete_records({TopicAndPartition(topic, 0): 5})[TopicAndPartition(topic, 0)]
+        source = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic}
+        source["startingOffsets"] = json.dumps({topic: {"0": start, "1": 7, "2": 7}})
+        table = raw_table(kind, str(tmp_path / "table"), {}, has_headers=False)
+        words = f"cannot begin at offset {start}: its log has those from {first} to {ends}"
+        with pytest.raises(ConfigError, match=words):
+            list(Lander(source, table).batches())
+        assert table.ends([TopicAndPartition(topic, 1)]) == {}
 
 
-def test_a_delta_table_of_another_shape_is_refused(
-    broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_that_the_log_has_lost_end_a_run_unless_they_may_be_skipped(
+    kind: str,
+    broker: EmbeddedBroker,
+    topic: str,
+    fill: Filled,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["land", topic, "--to", str(tmp_path / "table"), "--format", kind, "-b", broker.bootstrap]
+    fill(topic, range(30))
+    assert main(words) == 0
+    fill(topic, range(30, 90))
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.delete_records({TopicAndPartition(topic, 0): 20})
+    assert main(words) == 1
+    assert f"{topic}-0 at offset 10: the log does not have it any more" in (said := capsys.readouterr().err)
+    assert "use --skip-lost" in said
+    assert main([*words, "--skip-lost"]) == 0
+    lost = Counter((0, offset) for offset in range(10, 20))
+    assert offsets_in(table_of(tmp_path / "table", kind)) == all_offsets(90) - lost
+
+
+def test_an_error_of_a_library_is_a_line(
+    broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(topic, range(3))
-    for name, rows, by in (
-        ("by day", {"day": ["mon"], "n": [1]}, ["day"]),
-        ("other", {"value": ["text"]}, None),
+    for kind, file in (
+        ("delta", "_delta_log/00000000000000000000.json"),
+        ("iceberg", "metadata/v1.metadata.json"),
     ):
-        url = str(tmp_path / name)
-        write_deltalake(url, pa.table(rows), partition_by=by)
-        with pytest.raises(ConfigError, match=r"partitioned by day|value is .*string.*, not .*binary"):
-            list(lander(broker, topic, "delta", url).batches())
+        url = tmp_path / kind
+        words = ["land", topic, "--to", str(url), "--format", kind, "-b", broker.bootstrap]
+        assert main(words) == 0
+        for path in url.rglob("*.metadata.json"):
+            path.write_text("{")
+        (url / file).write_text('{"protocol": 1}')
+        assert main(words) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("ottla: ")
 
 
 def test_a_stream_of_spark_begins_where_the_files_end(

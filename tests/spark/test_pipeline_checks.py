@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
@@ -15,10 +16,12 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from deltalake import write_deltalake
 
 from ottla import ConfigError, EmbeddedBroker, KafkaError, Producer, TopicAndPartition
 from ottla.cli.pipeline_status import gauges, summary
 from ottla.spark import Pipeline
+from ottla.spark.iceberg import IcebergTable
 from ottla.spark.pipeline.state import BatchDone, seconds_behind
 from ottla.spark.pipeline.status import PartitionStatus, PipelineStatus
 
@@ -155,6 +158,7 @@ def test_columns_that_a_sink_cannot_have_are_told_for_each_sink(
         ({"sql": "select array(null) as a"}, "[sink] column a is array<void>: no parquet table has that"),
         ({"format": "delta", "sql": "select timestamp - timestamp as a from records"}, "no delta table"),
         ({"format": "parquet", "sql": "select timestamp - timestamp as a from records"}, ""),
+        ({"sql": "select make_interval(1) as a from records"}, "column a is interval: no parquet table"),
         ({"sql": "select nope from records"}, "`nope`"),
     ]
     sinks = [
@@ -172,6 +176,31 @@ def test_columns_that_a_sink_cannot_have_are_told_for_each_sink(
         sink = {"format": "topic", "options": options, "sql": sql}
         (problem,) = pipeline(broker, topic, tmp_path, sink=sink).analysed(spark).problems
         assert words in problem
+
+
+def test_columns_that_do_not_fit_the_table_that_is_there_are_told(
+    spark: Any, broker: EmbeddedBroker, topic: str, tmp_path: Path
+) -> None:
+    """The types are those of the table that a pipeline has filled, or somebody else."""
+    write_deltalake(tmp_path / "delta", pa.table({"n": pa.array([1], pa.int32()), "day": ["mon"]}))
+    IcebergTable(str(tmp_path / "iceberg")).prepared(pa.schema([("n", pa.int32()), ("day", pa.string())]))
+    for sink, words in (
+        (
+            {"format": "delta", "sql": "select 1.5d as n from records"},
+            "column n is double, and the table has int32",
+        ),
+        (
+            {"format": "delta", "sql": "select 1 as n, 'x' as day from records", "partition_by": ["day"]},
+            "by nothing",
+        ),
+        ({"format": "delta", "sql": "select time'12:00:00' as n from records"}, "Time64"),
+        ({"format": "iceberg", "sql": "select 'one' as n from records"}, "n: int -> string"),
+        ({"format": "delta", "sql": "select smallint(1) as n, 'new' as more from records"}, ""),
+        ({"format": "iceberg", "sql": "select bigint(1) as n, 'new' as more from records"}, ""),
+    ):
+        path = str(tmp_path / str(sink["format"]))
+        told = pipeline(broker, topic, tmp_path, sink={**sink, "path": path}).analysed(spark).problems
+        assert [words in problem for problem in told] == ([True] if words else []), told
 
 
 def test_a_catalog_that_does_not_answer_is_told(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 OFFSETS = "ottla.offsets"
 DATA = "data"
 TARGET_BYTES = 128 << 20
+_METRICS = "write.metadata.metrics.column"
 _RETRIES = "commit.retry.num-retries"
 _PROPERTIES = {_RETRIES: "0", "format-version": "2"}
 
@@ -91,19 +92,46 @@ class IcebergTable:
             update.union_by_name(schema)
         if table.schema() != before:
             log.info("%s has other columns now: %s", self.shown, table.schema().as_struct())
+        missing = [f.name for f in table.schema().fields if f.required and f.name not in schema.names]
+        if missing:
+            raise ConfigError(f"{self.shown} needs the column {missing[0]}, and the rows have none")
         return table.location(), schema_to_pyarrow(table.schema().select(*schema.names))
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise ConfigError if the table cannot have rows with these columns."""
+        from pyiceberg.catalog import Catalog
+
+        table = self._named.load()
+        try:
+            if table is None:
+                Catalog._convert_schema_if_needed(schema)
+            else:
+                table.update_schema().union_by_name(schema)._apply()
+        except Exception as error:
+            line = next(iter(str(error).splitlines()), type(error).__name__)
+            raise ConfigError(f"{self.shown}: {line}") from error
 
     def add(self, files: Sequence[str], spans: Spans) -> None:
         """Add data files, which hold these records. Raises ConfigError if the table has some of them."""
-        from pyiceberg.io.pyarrow import parquet_file_to_data_file
+        self._append(files, spans, lambda known: known | ends(spans))
+
+    def begin(self, starts: Offsets) -> None:
+        """Note where partitions begin that the table does not know."""
+        self._append([], {}, lambda known: starts | known)
+
+    def _append(self, files: Sequence[str], spans: Spans, new: Callable[[Offsets], Offsets]) -> None:
+        """Commit files, and the offsets that `new` makes of those of the table.
+
+        A snapshot without files tells other writers too: a change of properties alone does not.
+        """
 
         def commit(table: Any) -> None:
             with table.transaction() as transaction:
-                transaction.set_properties({OFFSETS: _offsets_text(_ends(table) | ends(spans))})
+                transaction.set_properties({OFFSETS: _offsets_text(new(_ends(table)))})
                 with transaction.update_snapshot().fast_append() as append:
                     for file in files:
                         path = f"{table.location()}/{file}"
-                        append.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
+                        append.append_data_file(_data_file(table, path))
 
         commit_once(
             self.shown, spans, self._opened, lambda table: _there(table, spans), commit, self._overtaken
@@ -120,7 +148,6 @@ class IcebergTable:
     def replace(self, files: Sequence[str], spans: Spans, *, is_all: bool) -> None:
         """Replace the rows of these records by those of data files; with `is_all`, all rows."""
         from pyiceberg.expressions import AlwaysTrue
-        from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
         table = self._opened()
         before = _ends(table)
@@ -132,7 +159,7 @@ class IcebergTable:
             with transaction.update_snapshot().fast_append() as append:
                 for file in files:
                     path = f"{table.location()}/{file}"
-                    append.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
+                    append.append_data_file(_data_file(table, path))
 
     def rewrite(
         self, condition: Any, schema: pa.Schema, changed: Callable[[pa.Table], Sequence[pa.Table]]
@@ -163,7 +190,7 @@ class IcebergTable:
 
         Returns how many were merged.
         """
-        from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
 
         table = self._opened()
         where = location(table.location())
@@ -187,13 +214,32 @@ class IcebergTable:
                         with table.io.new_input(file.file_path).open() as stream:
                             writer.write_table(_in_schema(pq.ParquetFile(stream).read(), schema))
                 where.put(path, scratch)
-                new = parquet_file_to_data_file(table.io, table.metadata, f"{table.location()}/{path}")
+                new = _data_file(table, f"{table.location()}/{path}")
                 with transaction.update_snapshot().overwrite() as change:
                     for file in chosen:
                         change.delete_data_file(file)
                     change.append_data_file(new)
                 merged += len(chosen)
         return merged
+
+
+def _data_file(table: Any, path: str) -> Any:
+    """Describe a data file; of times after the year 9999, which Python does not have, without their range."""
+    from pyiceberg.io.pyarrow import parquet_file_to_data_file
+    from pyiceberg.types import TimestampType, TimestamptzType
+
+    try:
+        return parquet_file_to_data_file(table.io, table.metadata, path)
+    except OverflowError:
+        schema = table.schema()
+        counted = {
+            f"{_METRICS}.{name}": "counts"
+            for name in schema.column_names
+            if isinstance(schema.find_type(name), TimestampType | TimestamptzType)
+        }
+        properties = {**table.metadata.properties, **counted}
+        metadata = table.metadata.model_copy(update={"properties": properties})
+        return parquet_file_to_data_file(table.io, metadata, path)
 
 
 def within(column: str, start: datetime | None, end: datetime | None) -> Any:

@@ -4,9 +4,10 @@
     for batch in Lander({"kafka.bootstrap.servers": "…", "subscribe": "orders"}, table).batches():
         print(batch.records, batch.lag)
 
-A run goes on where the table is. Batches are committed when they have `batch_bytes`, which limits the memory,
-and what is repeated after a kill. The tables are those that landing, and pipelines without decoding, write in
-Spark.
+A run goes on where the table is. A topic that is new to the table begins where the source says, by default at
+its first records; the table keeps that start. Batches are committed when they have `batch_bytes`, which
+limits the memory, and what is repeated after a kill. The tables are those that landing, and pipelines without
+decoding, write in Spark.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from ottla.fetching.engine import FetchEngine
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.columns import HEADERS, SparkColumnMaker
+from ottla.spark.offset_json import Offsets
 from ottla.spark.pipeline import offsets
 from ottla.spark.pipeline.spans import Spans
+from ottla.spark.positions import Edge
 from ottla.spark.range_planner import TaskRange
 from ottla.spark.range_reader import read_with
 from ottla.spark.raw_tables import RawTable
@@ -45,7 +48,10 @@ class Lander:
 
     def __init__(self, source: Mapping[str, str], table: RawTable, *, batch_bytes: int = BATCH_BYTES) -> None:
         has_headers = HEADERS in table.schema.names
-        self._source = {**source, **({"includeHeaders": "true"} if has_headers else {})}
+        more = {"includeHeaders": "true"} if has_headers else {}
+        rest = {name: value for name, value in source.items() if not name.lower().startswith("starting")}
+        self._from_earliest = {**rest, "startingOffsets": "earliest", **more}
+        self._source = self._from_earliest if len(rest) == len(source) else {**source, **more}
         self._options = source_options(self._source, Mode.STREAM)
         self._table = table
         self._batch_bytes = batch_bytes
@@ -79,8 +85,10 @@ class Lander:
 
         Raises ConfigError for a topic that was created again.
         """
-        reaches = offsets.of_stream([self._source], None)
+        reaches = offsets.of_stream([self._from_earliest], None)
         ends = self._table.ends([reach.topic_partition for reach in reaches])
+        if self._options.starting is not Edge.EARLIEST:
+            ends |= self._begun(reaches, ends)
         for topic_partition, _, latest in reaches:
             if ends.get(topic_partition, 0) > latest:
                 raise ConfigError(
@@ -92,6 +100,28 @@ class Lander:
             for topic_partition, start, latest in reaches
         ]
         return [task_range for task_range in wanted if task_range.size > 0]
+
+    def _begun(self, reaches: Sequence[offsets.Reach], ends: Offsets) -> Offsets:
+        """Let topics that are new to the table begin where the source says, now and ever after.
+
+        Raises ConfigError for an offset that a log does not have.
+        """
+        known = {topic_partition.topic for topic_partition in ends}
+        first = {topic_partition: earliest for topic_partition, earliest, _ in reaches}
+        if known >= {topic_partition.topic for topic_partition in first}:
+            return {}
+        starts = {}
+        for topic_partition, start, latest in offsets.of_stream([self._source], None):
+            if topic_partition.topic in known:
+                continue
+            if not first.get(topic_partition, 0) <= start <= latest:
+                raise ConfigError(
+                    f"{topic_partition}: it cannot begin at offset {start}: its log has those from "
+                    f"{first.get(topic_partition, 0)} to {latest}"
+                )
+            starts[topic_partition] = start
+        self._table.begin(starts)
+        return starts
 
     def _landed(
         self, engine: FetchEngine, ranges: Sequence[TaskRange], batch_bytes: int | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.iceberg import DATA, IcebergTable
 from ottla.spark.landing_files import LandingFile, is_there, landed
 from ottla.spark.locations import OWN, check_promises, location
-from ottla.spark.offset_json import Offsets
+from ottla.spark.offset_json import Offsets, from_spark, to_spark
 from ottla.spark.parquet_file import RawParquetFile
 from ottla.spark.pipeline.sink_form import SinkForm, SinkFormat
 from ottla.spark.pipeline.spans import Spans, from_json, to_json
@@ -61,9 +61,12 @@ class RawTable(Protocol):
     schema: pa.Schema
 
     def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
-        """Return the offset after the last record that the table has, of each of these partitions that has
-        any.
+        """Return where the table goes on, of each of these partitions that it knows: after the last record
+        that it has, or where the partition begins.
         """
+
+    def begin(self, starts: Offsets) -> None:
+        """Note where partitions begin that the table does not know."""
 
     def promised(self) -> Spans:
         """Return the records that have to be written first, as one batch of exactly these."""
@@ -109,11 +112,16 @@ class LandedRaw:
         self._files: dict[TopicAndPartition, LandingFile] = {}
         stored = self._where.read(self._PROMISE)
         self._version = stored and stored.version
-        self._last = from_json(json.loads(stored.content)["offsets"]) if stored else {}
+        there = json.loads(stored.content) if stored else {}
+        self._last = from_json(there.get("offsets", {}))
+        self._starts = from_spark(there.get("starts", {}))
         self._promise(self._last)  # earlier writers end at their next promise
 
     def _promise(self, spans: Spans) -> None:
-        content = json.dumps({"offsets": to_json(spans), "writer": uuid.uuid4().hex}).encode()
+        starts = to_spark(self._starts)
+        content = json.dumps(
+            {"offsets": to_json(spans), "starts": starts, "writer": uuid.uuid4().hex}
+        ).encode()
         with self._where.lock():
             self._where.replace(self._PROMISE, content, self._version)
             stored = self._where.read(self._PROMISE)
@@ -122,12 +130,18 @@ class LandedRaw:
         self._version, self._last = stored.version, spans
 
     def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
-        """Return the offset after the last record that the table has, of each partition."""
-        return {
-            topic_partition: files[-1].end
+        """Return where each partition goes on."""
+        ends = {
+            topic_partition: files[-1].end if files else self._starts.get(topic_partition)
             for topic_partition in wanted
-            if (files := landed(self._where, topic_partition))
+            for files in [landed(self._where, topic_partition)]
         }
+        return {topic_partition: end for topic_partition, end in ends.items() if end is not None}
+
+    def begin(self, starts: Offsets) -> None:
+        """Note where partitions begin."""
+        self._starts = starts | self._starts
+        self._promise(self._last)
 
     def promised(self) -> Spans:
         """The batch whose files a killed writer has not written, or not all of them."""
@@ -210,8 +224,13 @@ class DeltaRaw(_OneFile):
         self._table = DeltaLakeTable(SinkForm(SinkFormat.DELTA, url, compact_after=COMPACT_AFTER))
 
     def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
-        """Return the offset after the last record that the table has, of each partition."""
+        """Return where each partition goes on."""
         return self._table.ends(wanted)
+
+    def begin(self, starts: Offsets) -> None:
+        """Note where partitions begin."""
+        self._table.prepare(self.schema)
+        self._table.begin(starts)
 
     def _new_file(self) -> _DataFile:
         self._table.prepare(self.schema)
@@ -234,8 +253,13 @@ class IcebergRaw(_OneFile):
         self._commits = 0
 
     def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
-        """Return the offset after the last record that the table has, of each partition."""
+        """Return where each partition goes on."""
         return self._table.ends(wanted)
+
+    def begin(self, starts: Offsets) -> None:
+        """Note where partitions begin."""
+        self._table.prepared(self.schema)
+        self._table.begin(starts)
 
     def _new_file(self) -> _DataFile:
         return _DataFile(*self._table.prepared(self.schema))
@@ -285,9 +309,18 @@ def statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
         for column in map(group.column, range(group.num_columns)):
             name, known = column.path_in_schema, column.statistics
             if name in _RANGED and known is not None and known.has_min_max:
-                lowest[name] = min(known.min, lowest.get(name, known.min))
-                highest[name] = max(known.max, highest.get(name, known.max))
-    if TIME in lowest:  # milliseconds, as Delta has them
-        lowest[TIME] = lowest[TIME].isoformat(timespec="milliseconds")
-        highest[TIME] = (highest[TIME] + timedelta(microseconds=999)).isoformat(timespec="milliseconds")
+                least, most = (known.min_raw, known.max_raw) if name == TIME else (known.min, known.max)
+                lowest[name] = min(least, lowest.get(name, least))
+                highest[name] = max(most, highest.get(name, most))
+    if TIME in lowest:
+        try:
+            lowest[TIME], highest[TIME] = _in_ms(lowest[TIME]), _in_ms(highest[TIME] + 999)
+        except OverflowError:  # after the year 9999: a producer has counted microseconds, or nanoseconds
+            del lowest[TIME], highest[TIME]
     return {"numRecords": metadata.num_rows, "minValues": lowest, "maxValues": highest}
+
+
+def _in_ms(microseconds: int) -> str:
+    """Return a time as Delta has it in statistics, with milliseconds. Raises OverflowError."""
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    return moment.isoformat(timespec="milliseconds")

@@ -28,6 +28,7 @@ from ottla.spark.options import SINK_OPTIONS, WITHOUT_EFFECT_IN_SINKS, client_pr
 from ottla.spark.pipeline import offsets
 from ottla.spark.pipeline.decode_form import Decode, Decoding
 from ottla.spark.pipeline.decoding import decoder_of, schemas_now
+from ottla.spark.pipeline.delta import DeltaLakeTable
 from ottla.spark.pipeline.form import PipelineForm
 from ottla.spark.pipeline.functions import loaded
 from ottla.spark.pipeline.guarantee import topic_options
@@ -42,6 +43,7 @@ from ottla.spark.pipeline.windows import aggregated, keys_of, output_mode
 from ottla.spark.positions import Topics
 from ottla.spark.session import is_remote
 from ottla.spark.source_options import Mode, source_options
+from ottla.spark.table_columns import optional
 from ottla.spark.writer import sink_options
 
 if TYPE_CHECKING:
@@ -263,11 +265,25 @@ def _check_columns(form: PipelineForm, sink: SinkForm, rows: DataFrame) -> None:
             )
     for field in rows.schema.fields:
         kinds = {leaf.typeName() for leaf in _leaves(field.dataType)}
-        if "void" in kinds or (sink.format is not SinkFormat.PARQUET and any(map(_is_interval, kinds))):
+        if kinds & {"void", "interval"} or (
+            sink.format is not SinkFormat.PARQUET and any(map(_is_interval, kinds))
+        ):
             kind = field.dataType.simpleString()
             raise ConfigError(
                 f"[sink] column {field.name} is {kind}: no {sink.format} table has that; cast it"
             )
+    _check_table(sink, rows)
+
+
+def _check_table(sink: SinkForm, rows: DataFrame) -> None:
+    """Raise ConfigError for columns that do not fit a table of Delta or Iceberg, a new one too."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = optional(to_arrow_schema(rows.schema, timezone="UTC"))
+    if sink.format is SinkFormat.DELTA and find_spec("deltalake") is not None:
+        DeltaLakeTable(sink).check(schema)
+    if sink.format is SinkFormat.ICEBERG and find_spec("pyiceberg") is not None:
+        IcebergTable(sink.path, sink.options, sink.partition_by).check(schema)
 
 
 def _is_interval(name: str) -> bool:

@@ -28,13 +28,12 @@ from ottla.spark.pipeline.sink_form import SinkForm
 from ottla.spark.pipeline.spans import Spans, without
 from ottla.spark.pipeline.table_files import read_file, written_by_tasks
 from ottla.spark.pipeline.tables import TableBatch, readable_times, written_by_spark
+from ottla.spark.table_columns import PLACE, changed, optional, unfit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 log = logging.getLogger(__name__)
-
-PLACE = ("topic", "partition", "offset")
 
 
 class DeltaLakeTable:
@@ -89,6 +88,23 @@ class DeltaLakeTable:
         )
         self._done(batch)
 
+    def check(self, schema: pa.Schema) -> None:
+        """Raise ConfigError if rows with these columns cannot be part of the table as they are."""
+        try:
+            self._delta.Schema.from_arrow(schema)
+        except Exception as error:  # of arrow, or of delta-rs
+            raise ConfigError(f"{self._path}: {str(error).splitlines()[0]}") from error
+        table = self._table()
+        self._check_columns(table, schema)
+        there = table.metadata().partition_columns if table else []
+        if table and self._partition_by and self._partition_by != there:
+            raise ConfigError(f"{self._path} is partitioned by {', '.join(there) or 'nothing'}")
+
+    def _check_columns(self, table: Any, schema: pa.Schema) -> None:
+        """Raise ConfigError for a column whose values delta-rs would change to fit the table's type."""
+        if table and (why := changed(pa.schema(table.schema()), schema)):
+            raise ConfigError(f"{self._path}: {why}: cast it, or choose another table")
+
     def prepare(self, schema: pa.Schema) -> None:
         """Make the table, or add columns that it lacks.
 
@@ -100,16 +116,10 @@ class DeltaLakeTable:
             storage = delta_settings(self._path)
             delta.DeltaTable.create(self._path, schema, mode="ignore", storage_options=storage)
             return
-        if by := table.metadata().partition_columns:
-            raise ConfigError(
-                f"{self._path} is partitioned by {', '.join(by)}: raw records need a table that is not"
-            )
-        there = {field.name: field for field in table.schema().fields}
         wanted = delta.Schema.from_arrow(schema).fields
-        for field in wanted:
-            if field.name in there and there[field.name].type != field.type:
-                kinds = f"{there[field.name].type}, not {field.type}"
-                raise ConfigError(f"{self._path}: column {field.name} is {kinds}: choose another table")
+        if why := unfit(table, wanted):
+            raise ConfigError(f"{self._path} {why}: raw records need another table")
+        there = {field.name for field in table.schema().fields}
         if missing := [field for field in wanted if field.name not in there]:
             table.alter.add_columns(missing)
 
@@ -124,9 +134,21 @@ class DeltaLakeTable:
 
         self._commit(save, batch)
 
+    def begin(self, starts: Offsets) -> None:
+        """Note where partitions begin that the table does not know."""
+
+        def save(table: Any) -> None:
+            new = {
+                part: at for part, at in starts.items() if table.transaction_version(_app_id(part)) is None
+            }
+            properties = self._delta.CommitProperties(app_transactions=self._ends(new), max_commit_retries=0)
+            table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
+
+        commit_once(self._path, {}, self._table, lambda _: {}, save, self._delta.exceptions.CommitFailedError)
+
     def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
-        """Return the offset after the last record that the table has, of each of these partitions that has
-        any.
+        """Return where the table goes on, of each of these partitions that it knows: after the last record
+        that it has, or where the partition begins.
         """
         table = self._table()
         ends = (
@@ -137,7 +159,7 @@ class DeltaLakeTable:
             if table
             else {}
         )
-        return {topic_partition: end for topic_partition, end in ends.items() if end}
+        return {topic_partition: end for topic_partition, end in ends.items() if end is not None}
 
     def last_batch(self, query_id: str) -> int:
         """The number of a query's last batch; -1 if there is none."""
@@ -173,6 +195,7 @@ class DeltaLakeTable:
         if table is None:
             self._save(rows, mode="append", batch=batch)
         else:
+            self._check_columns(table, rows.schema)
             merger = table.merge(
                 rows,
                 keys_predicate(self._keys),
@@ -237,6 +260,8 @@ class DeltaLakeTable:
         **how: Any,
     ) -> None:
         options = {name: value for name, value in how.items() if value is not None}
+        if "schema_mode" not in options or options["schema_mode"] == "merge":
+            self._check_columns(table or self._table(), data.schema)
         of_range = self._delta.CommitProperties(app_transactions=self._ends(ends)) if ends else None
         self._delta.write_deltalake(
             self._path if table is None else table,
@@ -291,7 +316,7 @@ class _Staged:
         """A reader of the rows in batches, with Spark's types."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        schema = to_arrow_schema(self._rows.schema, timezone="UTC")
+        schema = optional(to_arrow_schema(self._rows.schema, timezone="UTC"))
         tables = (read_file(self._where, file).select(schema.names).cast(schema) for file in self._files)
         batches = (batch for table in tables for batch in table.to_batches())
         return pa.RecordBatchReader.from_batches(schema, batches)

@@ -10,11 +10,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from ottla.model.errors import ConfigError
 from ottla.spark.iceberg import DATA, IcebergTable
-from ottla.spark.pipeline.delta import PLACE
 from ottla.spark.pipeline.sink_form import SinkForm
 from ottla.spark.pipeline.spans import Spans, without
 from ottla.spark.pipeline.table_files import written_by_tasks
 from ottla.spark.pipeline.tables import TableBatch
+from ottla.spark.table_columns import PLACE, optional
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,6 +61,6 @@ class IcebergSink:
 
     def _written(self, rows: DataFrame) -> list[str]:
         schema: pa.Schema = to_arrow_schema(rows.schema, timezone="UTC")
-        url, table_schema = self._table.prepared(schema)
+        url, table_schema = self._table.prepared(optional(schema))
         files = written_by_tasks(rows, url, DATA, self._partition_by, table_schema)
         return [file.path for file in files]

@@ -19,6 +19,7 @@ from ottla.spark.pipeline.sink_form import SinkForm, SinkFormat
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.tables import ParquetTable, TableBatch
 from ottla.spark.pipeline.windows import keys_of
+from ottla.spark.table_columns import optional
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -248,4 +249,4 @@ def arrow_of(rows: DataFrame) -> pa.Table:
         else field
         for field in table.schema
     ]
-    return table.cast(pa.schema(fields))
+    return table.cast(optional(pa.schema(fields)))
