@@ -2,15 +2,18 @@
 
 As `simulation`, for groups whose broker assigns: members of both protocols come and go, so that groups change
 their kind in the middle of rebalances. A member that the coordinator knows never has a partition that another
-one of them has.
+one of them has. In half of the histories members ask for assignors, and replicas move to other racks.
 """
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from ottla.broker.groups.coordinator import GroupConfig
+from ottla.broker.groups.coordinator.consumer_groups.assignors import ASSIGNORS, AssignedMember
 from ottla.broker.groups.coordinator.consumer_groups.group import STABLE, ConsumerGroup
+from ottla.broker.groups.coordinator.consumer_groups.topics import counts
 from ottla.broker.groups.coordinator.state import GroupState
 from ottla.consumer.coordinated.broker_assigned_member import BrokerAssignedMember
 from ottla.consumer.coordinated.member_config import MemberConfig
@@ -35,15 +38,20 @@ class QuietMember(BrokerAssignedMember):
 class ConsumerClient(Client):
     """A process of an application whose member speaks the consumer protocol."""
 
-    def __init__(self, name: str, world: ConsumerWorld, instance: str | None) -> None:
+    def __init__(
+        self, name: str, world: ConsumerWorld, instance: str | None, wish: str | None = None
+    ) -> None:
         super().__init__(name, world, instance)
         self.is_old = False
+        if wish is None and world.has_wishes:
+            wish = world.wishes.choice([None, *ASSIGNORS])
         config = MemberConfig(
             group_id="g",
             assignors=(),
             max_poll_interval_ms=world.max_poll_ms,
             instance_id=instance,
             is_broker_assigned=True,
+            remote_assignor=wish,
         )
         topics = world.some_topics() if instance is None else [*world.topics]
         kind = QuietMember if world.has_quiet and world.names % 2 else BrokerAssignedMember
@@ -73,6 +81,8 @@ class ConsumerWorld(World):
         )
         self.loop = Loop(config)
         self.has_quiet = seed % 2 == 0
+        self.has_wishes = seed % 4 < 2
+        self.wishes = random.Random(f"wishes {seed}")
         for name, partition_count in self.topics.items():
             self.loop.topics.put(name, partition_count)
 
@@ -100,10 +110,27 @@ class ConsumerWorld(World):
             if newest.get(one.member.config.instance_id or "", type(one)) is type(one)
         ]
         super().settle_down()
+        if self.has_wishes:
+            self.roll()
+            super().settle_down()
+
+    def roll(self) -> None:
+        """Static members are started again, with one wish: the group has no other reason for a new epoch."""
+        wish = self.wishes.choice([*ASSIGNORS])
+        for client in list(self.clients):
+            instance = client.member.config.instance_id
+            if instance is not None and isinstance(client, ConsumerClient):
+                self.depart(client)
+                self.names += 1
+                self.clients.append(ConsumerClient(f"c{self.names}", self, instance, wish))
 
     def grow(self) -> None:
         self.topics["a"] = min(self.topics["a"] + 1, 8)
         self.loop.topics.put("a", self.topics["a"])
+        if self.has_wishes and self.wishes.random() < 0.5:
+            racks = [[f"r{self.wishes.randrange(3)}"] for _ in range(self.topics["a"])]
+            self.loop.topics.place("a", racks)
+            self.counts["replicas moved"] += 1
         for client in self.clients:
             client.count()
 
@@ -162,9 +189,30 @@ class ConsumerWorld(World):
         if group is None or (isinstance(group, ConsumerGroup) != has_consumer):
             return False
         self.counts["consumer" if has_consumer else "classic"] += 1
-        return (
+        is_settled = (
             group.state in (STABLE, GroupState.STABLE)
             and all(member.state is MemberState.STABLE for member in members)
             and {member.membership.member_id for member in members} == set(group.members)
             and sorted(place for member in members for place in member.owned) == places
         )
+        if is_settled and isinstance(group, ConsumerGroup):
+            self.check_range(group)
+        return is_settled
+
+    def check_range(self, group: ConsumerGroup) -> None:
+        """Where most members ask for ranges, the last assignment is what the assignor gives now."""
+        if group.assignor(self.loop.config.consumer_assignors[0]) != "range":
+            return
+        self.counts["range"] += 1
+        known = {topic.name: topic.topic_id for topic in group.known_topics(self.loop.topics)}
+        members = [
+            AssignedMember(
+                one.member_id,
+                one.instance_id,
+                frozenset(known[name] for name in group.topics_of(one) if name in known),
+                frozenset(),
+            )
+            for one in group.members.values()
+        ]
+        expected = ASSIGNORS["range"](members, counts(group.known_topics(self.loop.topics)))
+        assert {name: group.target(name) for name in group.members} == expected, "not what range gives"

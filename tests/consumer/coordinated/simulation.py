@@ -171,12 +171,15 @@ class World:
     def leave(self) -> None:
         client = self.someone()
         if client is not None:
-            self.clients.remove(client)
-            for ticket in [one for one, who in self.waiting.items() if who is client]:
-                del self.waiting[ticket]
-            request = client.member.leave()
-            if request is not None:
-                self.send(client, request)
+            self.depart(client)
+
+    def depart(self, client: Client) -> None:
+        self.clients.remove(client)
+        for ticket in [one for one, who in self.waiting.items() if who is client]:
+            del self.waiting[ticket]
+        request = client.member.leave()
+        if request is not None:
+            self.send(client, request)
 
     def kill(self) -> None:
         client = self.someone()

@@ -32,6 +32,8 @@ def test_one_owner_a_partition_and_all_converge_in_every_history(block: int) -> 
         assert counts["consumer"] > 0
         assert counts["classic"] > 0
         assert counts["instance in two protocols"] > 0
+        assert counts["range"] > 0
+        assert counts["replicas moved"] > 0
 
 
 @pytest.mark.parametrize("seed", [4915])
