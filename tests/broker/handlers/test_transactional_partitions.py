@@ -166,6 +166,21 @@ def test_a_reader_of_committed_data_sees_a_transaction_when_it_is_committed(
     assert told == ([] if is_commit else [(PRODUCER, 1)])
 
 
+@pytest.mark.parametrize("version", [0, 3])
+def test_a_reader_that_knows_no_transactions_gets_all_records_and_no_marker(
+    client: Client, topic: str, coordinator: Coordinator, version: int
+) -> None:
+    writer = Writer(client, topic)
+    for value, is_commit in ((b"a", True), (b"b", False)):
+        writer.write(value)
+        assert writer.end(is_commit=is_commit) == Code.NONE
+    produce(client, topic, plain(b"behind"))
+    for offset, expected in ((0, [(0, b"a"), (2, b"b"), (4, b"behind")]), (1, [(2, b"b"), (4, b"behind")])):
+        found = decode(data_of(fetch(client, topic, offset, version=version))).batch
+        columns = (found.column(name).to_pylist() for name in ("offset", "value"))
+        assert list(zip(*columns, strict=True)) == expected
+
+
 def latest(client: Client, topic: str, isolation_level: int, timestamp: int = -1) -> int:
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
