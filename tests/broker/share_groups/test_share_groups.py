@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla import EmbeddedBroker
+from ottla import EmbeddedBroker, Producer
 from ottla.model.error_codes import Code
 from ottla.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -128,6 +129,46 @@ def test_a_lock_is_renewed_and_a_fetch_waits_for_records(shared: EmbeddedBroker)
         assert member.acknowledge(batch(0, 9, ACCEPT)) == 0
         send(shared.bootstrap, "orders", [b"later"])
         assert acquired(member.fetch(max_wait_ms=60_000)) == [(0, 10, 10, 1)]
+
+
+def test_a_group_may_forbid_renewals(shared: EmbeddedBroker) -> None:
+    configure_group(shared.bootstrap, "share", share_renew_acknowledge_enable="false")
+    with Member(shared, ["orders"]) as member:
+        assert member.acquire() == [(0, 0, 9, 1)]
+        assert member.acknowledge(batch(0, 9, RENEW), renew=True) == Code.INVALID_REQUEST
+        assert member.acknowledge(batch(0, 9, ACCEPT)) == 0
+
+
+def test_only_so_many_records_of_a_partition_are_out(shared: EmbeddedBroker) -> None:
+    """A batch is given out as a whole, so there may be a few more."""
+    limit, size = 100, 40
+    shared.create_topic("many", 1)
+    configure_group(shared.bootstrap, "share", share_partition_max_record_locks=f"{limit}")
+    for _ in range(5):
+        send(shared.bootstrap, "many", [b"tea"] * size)
+    with Member(shared, ["many"]) as one, Member(shared, ["many"]) as two:
+        last = max(item[2] for item in one.acquire())
+        assert limit <= last + 1 < limit + size
+        assert two.acquire() == [], "the first one holds as many as may be out"
+        assert one.acknowledge(batch(0, last, ACCEPT)) == 0
+        assert two.acquire()[0][1] == last + 1
+
+
+@pytest.mark.parametrize(
+    ("reset", "first"), [("earliest", 0), ("by_duration:PT1H", 1), ("by_duration:P1D", 0), ("latest", 2)]
+)
+def test_where_a_new_group_begins(shared: EmbeddedBroker, reset: str, first: int) -> None:
+    shared.create_topic("aged", 1)
+    now_ms = time.time_ns() // 1_000_000
+    with Producer(bootstrap_servers=shared.bootstrap) as producer:
+        for minutes in (120, 30):
+            producer.send("aged", b"tea", timestamp_ms=now_ms - minutes * 60_000).result(60)
+        configure_group(shared.bootstrap, "share", share_auto_offset_reset=reset)
+        with Member(shared, ["aged"]) as member:
+            before = member.acquire()
+            producer.send("aged", b"later").result(60)
+            found = [*before, *member.acquire(max_wait_ms=60_000)]
+    assert (found[0][1], found[-1][2]) == (first, 2)
 
 
 def test_a_newcomer_gets_records_before_a_member_that_lost_the_partition_and_does_not_know(
