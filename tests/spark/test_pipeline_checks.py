@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from deltalake import write_deltalake
+from pyspark.sql import Row
 
 from ottla import ConfigError, EmbeddedBroker, KafkaError, Producer, TopicAndPartition
 from ottla.cli.pipeline_status import gauges, summary
 from ottla.spark import Pipeline
 from ottla.spark.iceberg import IcebergTable
+from ottla.spark.pipeline.checks import shown_rows
 from ottla.spark.pipeline.state import BatchDone, seconds_behind
 from ottla.spark.pipeline.status import PartitionStatus, PipelineStatus
 
@@ -176,6 +179,21 @@ def test_columns_that_a_sink_cannot_have_are_told_for_each_sink(
         sink = {"format": "topic", "options": options, "sql": sql}
         (problem,) = pipeline(broker, topic, tmp_path, sink=sink).analysed(spark).problems
         assert words in problem
+
+
+def test_example_rows_are_text_for_people() -> None:
+    at = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    row = Row(key=b"k\xff", at=at, day=at.date(), parts=[Row(price=Decimal("1.50"), at=at)], none=None, n=1)
+    assert list(shown_rows([row])) == [
+        {
+            "key": "k\ufffd",
+            "at": "2026-01-31 12:00:00+00:00",
+            "day": "2026-01-31",
+            "parts": [{"price": "1.50", "at": "2026-01-31 12:00:00+00:00"}],
+            "none": None,
+            "n": 1,
+        }
+    ]
 
 
 def test_columns_that_do_not_fit_the_table_that_is_there_are_told(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
+from decimal import Decimal
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -336,9 +338,19 @@ def _examples(
 
 
 def shown_rows(rows: list[Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield example rows as dictionaries, with bytes as text where they are text."""
+    """Yield example rows as dictionaries, with bytes, times and decimals as text."""
     for row in rows:
-        yield {
-            name: value.decode(errors="replace") if isinstance(value, bytes | bytearray) else value
-            for name, value in row.asDict(recursive=True).items()
-        }
+        yield {name: _shown(value) for name, value in row.asDict(recursive=True).items()}
+
+
+def _shown(value: Any) -> Any:
+    match value:
+        case bytes() | bytearray():
+            return value.decode(errors="replace")
+        case date() | Decimal():  # a datetime is a date
+            return str(value)
+        case dict():
+            return {name: _shown(inner) for name, inner in value.items()}
+        case list():
+            return [_shown(inner) for inner in value]
+    return value
