@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
-from ottla.spark import Pipeline
+from ottla.spark import Pipeline, land
 from ottla.spark.session import LOCAL, is_remote, worker_python
 
 
@@ -58,6 +58,10 @@ def main(bootstrap: str, topic: str, directory: str) -> None:
         report[f"{name} lag"] = [part.lag for part in pipeline.status(root / f"{name}-state").partitions]
         report[f"{name} batches"] = len(pipeline.status(root / f"{name}-state").batches)
     report["bad"] = len(ds.dataset(root / "bad").to_table())
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
+    done = [land(spark, options, root / "landed") for _ in range(2)]  # the second one replaces the first
+    there = ds.dataset(root / "landed", partitioning="hive").count_rows()
+    report["landed"] = [*(each.rows for each in done), len(done[1].files), there]
     spark.stop()
     sys.stdout.write(f"{json.dumps(report)}\n")
 

@@ -40,4 +40,5 @@ def test_pipelines_run_through_spark_connect(
     assert told["problems"] == []
     assert sorted(row["number"] for row in told["rows"]) == [1, 2, 4, 5, 7, 8, 10, 20]
     assert (told["bad"], told["rows batches"], told["rows lag"]) == (1, 3, [0, 0, 0])
+    assert told["landed"] == [9, 9, 1, 9]
     assert sorted((row["odd"], row["events"]) for row in told["totals"]) == [(0, 6), (1, 3)]
