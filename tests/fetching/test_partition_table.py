@@ -21,6 +21,7 @@ from ottla.records.compression import Codec
 from ottla.wire.api.fetch import FetchPartitionResponse
 from ottla.wire.leader_hint import LeaderIdAndEpoch
 from tests.fetching.tables import PLACE, Table, answer, chunk, offsets_of, reader_of, records, response, taken
+from tests.naive.record_set import batch
 
 
 def places(*partitions: int) -> list[TopicAndPartition]:
@@ -439,6 +440,17 @@ def test_damage_stops_the_partition_behind_what_is_sound() -> None:
     assert reader_of(cursor).skip() == 7
     exchange(one, answer(records(7, 2)))
     assert offsets_of(taken(cursor.feed)) == [7, 8]
+
+
+def test_damage_of_one_among_small_partitions_leaves_the_others_alone() -> None:
+    one = Table()
+    first, hurt, last = (one.add(place) for place in places(0, 1, 2))
+    damaged_record = bytes(batch([b"\x7f"], base_offset=0))  # its checksum is right
+    exchange(one, answer(records(0, 3), 0), answer(damaged_record, 1), answer(records(0, 2), 2))
+    assert [offsets_of(taken(cursor.feed)) for cursor in (first, last)] == [[0, 1, 2], [0, 1]]
+    with pytest.raises(CorruptRecord, match="t-1 at offset 0"):
+        reader_of(hurt).poll(0)
+    assert reported(hurt) == [(Reaction.STOP, 0)]
 
 
 def test_damage_that_is_seen_early_is_where_the_next_request_begins() -> None:

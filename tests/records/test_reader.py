@@ -15,7 +15,8 @@ from ottla.model.errors import ConfigError, CorruptRecord
 from ottla.records import reader
 from ottla.records.columns import SCHEMA, SCHEMA_WITH_HEADERS
 from ottla.records.compression import Codec, compress
-from ottla.records.reader import decode
+from ottla.records.entries import read_only, scan, verified
+from ottla.records.reader import decode, decode_together, is_plain
 from tests.naive.comparison import assert_agreement, expected, read
 from tests.naive.record_set import (
     Record,
@@ -160,6 +161,24 @@ def test_gaps_that_compaction_left_are_kept_and_passed() -> None:
 def test_an_empty_batch_moves_the_next_offset(attributes: int) -> None:
     data = batch(base_offset=7, last_delta=4, attributes=attributes)
     assert assert_agreement(data) == ([], 12, len(data), None, False)
+
+
+@given(sets=st.lists(st.tuples(record_sets(max_entries=3), st.integers(0, 100)), max_size=5))
+def test_plain_sets_that_are_decoded_together_are_what_each_is_alone(sets: list[tuple[bytes, int]]) -> None:
+    entries = [(verified(scan(read_only(data), verify_crc=True)), start, data) for data, start in sets]
+    plain = [found for found in entries if is_plain(found[0])]
+    together = decode_together([(found, start) for found, start, _ in plain])
+    alone = [decode(data, from_offset=start) for _, start, data in plain]
+    assert [one.batch.to_pylist() for one in together] == [one.batch.to_pylist() for one in alone]
+    for one, other in zip(together, alone, strict=True):
+        assert (one.next_offset, one.valid_bytes) == (other.next_offset, other.valid_bytes)
+        assert one.nbytes <= other.nbytes  # bits for nulls are not counted
+
+
+def test_sets_behind_a_damaged_one_are_left_out() -> None:
+    sound, damaged = batch(records(3)), batch([b"\x7f"])
+    sets = [(scan(read_only(data), verify_crc=True), 0) for data in (sound, damaged, sound)]
+    assert [one.batch.num_rows for one in decode_together(sets)] == [3]
 
 
 def test_nothing_comes_of_nothing() -> None:

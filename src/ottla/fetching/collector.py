@@ -10,7 +10,7 @@ decoded; so if a request was sent for an offset too far ahead, its response is i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,17 +19,21 @@ from typing import NamedTuple
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.fetching.fetch_config import FetchConfig
 from ottla.fetching.fetch_errors import damaged
+from ottla.fetching.request_plan import ReceivedRecords
 from ottla.model.errors import CorruptRecord
 from ottla.model.record_layout import ENTRY_OVERHEAD, SIZE, SIZE_AT
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.entries import Entries, read_only, scan, verified
-from ottla.records.reader import DECOMPRESSED_BYTES_MAX, Decoded, decode
+from ottla.records.reader import DECOMPRESSED_BYTES_MAX, Decoded, decode, decode_together, is_plain
 from ottla.records.slabs import SlabPool
 from ottla.records.whole_batches import EntryRun, segments, span, whole
 from ottla.wire.api.fetch import FetchPartitionResponse
 from ottla.wire.primitives import Buffer
 
 NewChunk = Callable[..., FetchedDataChunk]
+
+SMALL_BYTES = 64 << 10
+"""Larger records get memory of their own, so that a chunk that waits for its reader keeps no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +116,38 @@ def collect(
     return Collected(decoded.next_offset, _chunks(decoded, offset, new_chunk), used_bytes=decoded.valid_bytes)
 
 
+def split_small(
+    received: Iterable[ReceivedRecords], config: FetchConfig
+) -> tuple[list[ReceivedRecords], list[ReceivedRecords]]:
+    """Return the parts of a response that `collect_small` takes, and the others."""
+    small: list[ReceivedRecords] = []
+    others: list[ReceivedRecords] = []
+    is_possible = not config.include_headers and config.keeping is None
+    for records in received:
+        is_small = is_possible and len(records.answer.records or b"") <= SMALL_BYTES
+        scanned = records.scanned
+        (small if is_small and scanned is not None and is_plain(scanned) else others).append(records)
+    return small, others
+
+
+def collect_small(received: Sequence[ReceivedRecords], pool: SlabPool) -> list[Collected]:
+    """As `collect`, for small parts of a response together; ends before one that is damaged."""
+    sets = [(records.scanned, records.request.offset) for records in received if records.scanned is not None]
+    collected = []
+    for (request, answer, _), decoded in zip(received, decode_together(sets, pool), strict=False):
+        where = request.cursor.feed.topic_partition
+        new_chunk = partial(FetchedDataChunk, where, high_watermark=answer.high_watermark)
+        chunks = _chunks(decoded, request.offset, new_chunk)
+        collected.append(Collected(decoded.next_offset, chunks, used_bytes=decoded.valid_bytes))
+    return collected
+
+
 def _chunks(decoded: Decoded, offset: int, new_chunk: NewChunk) -> tuple[FetchedDataChunk, ...]:
     """Return one chunk; none if there are no records."""
-    batch = decoded.batch
+    batch, next_offset, nbytes = decoded.batch, decoded.next_offset, decoded.nbytes
     if not batch.num_rows:
         return ()
-    nbytes = batch.get_total_buffer_size()
-    return (new_chunk(batch=batch, fetch_offset=offset, next_offset=decoded.next_offset, nbytes=nbytes),)
+    return (new_chunk(batch=batch, fetch_offset=offset, next_offset=next_offset, nbytes=nbytes),)
 
 
 def _collected_in_segments(
@@ -164,7 +193,7 @@ def _collected_in_segments(
             return Collected(reached, tuple(chunks), used_bytes=start)
         chunks += _chunks(decoded, reached, new_chunk)
         reached = decoded.next_offset
-        left_bytes -= decoded.batch.get_total_buffer_size()
+        left_bytes -= decoded.nbytes
         if decoded.damage is not None or decoded.valid_bytes < end - start:
             used_bytes = start + decoded.valid_bytes
             return Collected(reached, tuple(chunks), used_bytes=used_bytes) if reached > offset else None

@@ -49,7 +49,7 @@ class FetchRounds:
         now_ms: Callable[[], float],
     ) -> None:
         self.table = table
-        self.has_orders = True
+        self.has_orders = False
         self.in_flight: FetchPlan | None = None
         self._key = key
         self._config = config

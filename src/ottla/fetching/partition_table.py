@@ -17,7 +17,7 @@ from ottla.client.list_offsets import OffsetAnswer, OffsetQuestion
 from ottla.client.reactions import Call
 from ottla.client.retry import Backoff
 from ottla.fetching.budget import FetchBudget, ResponseReserve
-from ottla.fetching.collector import Collected, collect, glance, visible_end
+from ottla.fetching.collector import Collected, collect, collect_small, glance, split_small, visible_end
 from ottla.fetching.cursor import Cursor, Departure, ReadReplica, lookup_time
 from ottla.fetching.feed_interface import BY_RESET_POLICY, Want
 from ottla.fetching.fetch_config import DamagePolicy, FetchConfig
@@ -259,7 +259,11 @@ class PartitionTable:
     def deliver(self, received: Iterable[ReceivedRecords]) -> None:
         """Decode records and queue them, small ones together: a reader that waits is woken once for them."""
         for some in together(received):
-            decoded = [(records, decode()) for records in some if (decode := self.decoding(records))]
+            wanted = (records for records in some if self._awaits(records.request))
+            small, others = split_small(wanted, self._config)
+            decoded = [*zip(small, collect_small(small, self._pool) if small else (), strict=False)]
+            others += small[len(decoded) :]
+            decoded += [(records, decode()) for records in others if (decode := self.decoding(records))]
             for records, collected in decoded:
                 self.queue(records, collected)
 

@@ -36,6 +36,7 @@ SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS, nullable=False)
 
 TEXT_REPAIR_ROWS = 4096
 _EMPTY = [pa.nulls(0, kind) for kind in SCHEMA.types]  # `pa.array` would import pandas, if it is there
+_ROW_BYTES = 8 + 8 + 1 + 4 + 4
 _BINARY, _INT8, _INT32, _INT64 = pa.binary(), pa.int8(), pa.int32(), pa.int64()
 
 
@@ -82,6 +83,11 @@ class RecordColumns(_Columns):
     def rows(self) -> int:
         """Records decoded so far."""
         return int(self.state[layout.ROWS])
+
+    def totals(self) -> tuple[int, int]:
+        """How many records are decoded so far, and the bytes of their columns without bits for nulls."""
+        rows, key_bytes, value_bytes = self.state[layout.ROWS : layout.VALUE_BYTES + 1].tolist()
+        return rows, rows * _ROW_BYTES + key_bytes + value_bytes
 
     def offset(self, row: int) -> int:
         """The offset of a decoded record."""

@@ -8,7 +8,7 @@ front of it, and the next call from there raises. A partial last entry is not da
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
@@ -42,6 +42,7 @@ from ottla.records.transactions import AbortedRange, visible
 # Arrow's binary has 32-bit offsets, and a fetch response is at most 2 GiB; compressed data can be a bomb.
 DECOMPRESSED_BYTES_MAX = 256 << 20
 DECOMPRESSED_BYTES_LIMIT = COLUMN_BYTES_MAX = (1 << 31) - 1
+_NOT_PLAIN = record_layout.CONTROL | record_layout.TRANSACTIONAL | record_layout.CODEC_MASK
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,14 @@ class Decoded:
     `valid_bytes`: how much of the record set is covered. 0 of a set that is not empty means that its first
     entry is cut: ask the broker for more bytes. Less than the set without damage means that a limit was
     reached: decode the remaining bytes next, as `MessageSet` does.
+    `nbytes`: the memory of the batch, without what its slab has beside it.
     `damage`: what is wrong right after them, if the record set is damaged there.
     """
 
     batch: pa.RecordBatch
     next_offset: int
     valid_bytes: int
+    nbytes: int
     damage: CorruptRecord | None = None
 
 
@@ -103,7 +106,40 @@ def decode(
     batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA_WITH_HEADERS if headers else SCHEMA)
     if damage is not None and next_offset <= from_offset:
         raise copy(damage)  # itself it would be a cycle with this frame, which holds what was decompressed
-    return Decoded(batch, next_offset, valid_bytes, damage)
+    return Decoded(batch, next_offset, valid_bytes, batch.get_total_buffer_size(), damage)
+
+
+def is_plain(entries: Entries) -> bool:
+    """Whether `decode_together` takes these entries: sound, verified, uncompressed, of no transaction."""
+    summary = entries.summary
+    return entries.damage is None and not summary.unverified and not summary.attributes & _NOT_PLAIN
+
+
+def decode_together(sets: Sequence[tuple[Entries, int]], pool: SlabPool = POOL) -> list[Decoded]:
+    """Decode small sets of plain entries, each from its offset on, into one slab.
+
+    The batches are slices of one batch, since making a batch costs more than decoding a few records. Stops
+    before a set whose records are damaged; `decode` says what is wrong with it.
+    """
+    rows = sum(entries.summary.records for entries, _ in sets)
+    columns = RecordColumns(pool, rows, sum(entries.summary.data_bytes for entries, _ in sets))
+    totals = [columns.totals()]
+    for entries, from_offset in sets:
+        if _decode_records(entries, from_offset, columns, None) is not entries:
+            break
+        totals.append(columns.totals())
+    whole = pa.RecordBatch.from_arrays(columns.arrays(), schema=SCHEMA)
+    return [
+        Decoded(
+            whole.slice(start, end - start),
+            max(from_offset, entries.summary.next_offset),
+            entries.valid_bytes,
+            end_bytes - start_bytes,
+        )
+        for (entries, from_offset), ((start, start_bytes), (end, end_bytes)) in zip(
+            sets, pairwise(totals), strict=False
+        )
+    ]
 
 
 def _deliverable(
