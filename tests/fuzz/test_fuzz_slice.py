@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,15 +60,15 @@ def test_an_error_that_names_nothing_is_found() -> None:
 
 
 def drop_a_record(decoded: reader.Decoded) -> reader.Decoded:
-    return replace(decoded, batch=decoded.batch.slice(0, max(0, decoded.batch.num_rows - 1)))
+    return decoded._replace(batch=decoded.batch.slice(0, max(0, decoded.batch.num_rows - 1)))
 
 
 def skip_damage(decoded: reader.Decoded) -> reader.Decoded:
-    return replace(decoded, damage=None)
+    return decoded._replace(damage=None)
 
 
 def move_on(decoded: reader.Decoded) -> reader.Decoded:
-    return replace(decoded, next_offset=decoded.next_offset + 1)
+    return decoded._replace(next_offset=decoded.next_offset + 1)
 
 
 @pytest.mark.parametrize("change", [drop_a_record, skip_damage, move_on], ids=lambda change: change.__name__)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -36,8 +36,7 @@ SMALL_BYTES = 64 << 10
 """Larger records get memory of their own, so that a chunk that waits for its reader keeps no others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
+class Collected(NamedTuple):
     """The chunks of a response, if it had records to deliver, and the next offset; or the damage at that
     offset.
 

@@ -43,7 +43,7 @@ class PartitionFeed:
         self.topic_partition = topic_partition
         self.stop_offset = stop_offset
         self._inbox = inbox or Inbox()
-        self.errors = ErrorChannel(self._inbox.outside_condition())
+        self._errors: ErrorChannel | None = None
         self._changed = self._inbox.changed
         self._queue = queue
         self._clock = clock
@@ -62,6 +62,16 @@ class PartitionFeed:
         self._is_closed = False
 
     # --- the reader
+
+    @property
+    def errors(self) -> ErrorChannel:
+        """Reports about the partition. Made when first used: few of ten thousand partitions have any."""
+        with self._changed:
+            if self._errors is None:
+                self._errors = ErrorChannel(self._inbox.outside_condition())
+                if self._is_closed:
+                    self._errors.close()
+            return self._errors
 
     def poll(self, timeout_ms: float | None = None) -> FetchedDataChunk | None:
         """Take the next chunk; None if none arrives within `timeout_ms`, or when the feed is closed.
@@ -214,7 +224,9 @@ class PartitionFeed:
             self._queue.clear()
             self._changed.notify_all()
             self._attendant.orders_changed()
-        self.errors.close()
+            errors = self._errors
+        if errors is not None:
+            errors.close()
 
     # --- the inbox, which holds the lock
 

@@ -77,6 +77,10 @@ class Feed(Protocol):
         """The number of seeks."""
 
     @property
+    def start(self) -> int:
+        """Where the last seek went."""
+
+    @property
     def high_watermark(self) -> int:
         """The log's end in the last response."""
 

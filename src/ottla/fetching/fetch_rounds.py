@@ -29,6 +29,7 @@ from ottla.fetching.request_plan import (
     newest_version,
 )
 from ottla.model.cluster_view import BrokerNode, LeaderHint
+from ottla.model.offset_spec import UNKNOWN_OFFSET
 from ottla.wire.api.fetch import FetchRequest, FetchResponse
 
 log = logging.getLogger(__name__)
@@ -60,10 +61,13 @@ class FetchRounds:
     def welcome(self, arrivals: list[Cursor], attendant: Attendant) -> None:
         """Fetch these partitions too."""
         for cursor in arrivals:
+            # In this order: a reader's order comes to the attendant, or is seen when the cursor is added.
+            feed = cursor.feed
+            is_current = feed.generation == cursor.generation
+            begin = cursor.position if is_current else max(feed.start, UNKNOWN_OFFSET)
+            feed.attach(attendant, BrokerAndInitialOffset(self._key.broker, begin))
             self.table.add(cursor)
-            cursor.feed.attach(attendant, BrokerAndInitialOffset(self._key.broker, cursor.position))
         if arrivals:
-            self.table.attend(arrivals)  # to orders that were given before the attendant came
             shown = ", ".join(
                 f"{cursor.feed.topic_partition}@{cursor.position}" for cursor in arrivals[:SHOWN_MAX]
             )

@@ -89,12 +89,13 @@ class BrokerFetcher:
 
     def room_was_made(self) -> None:
         """Note that a reader has taken a chunk."""
-        self._wake.set()
+        if not self._wake.is_set():  # to set it again costs as much as the first time
+            self._wake.set()
 
     def orders_changed(self) -> None:
         """Note that a reader paused, resumed, made a seek or closed its feed."""
         self._rounds.has_orders = True
-        self._wake.set()
+        self.room_was_made()
 
     def stop(self) -> None:
         """End now, also while it waits for the broker. Does not wait for the thread."""

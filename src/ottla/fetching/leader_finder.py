@@ -59,7 +59,8 @@ class LeaderFinder:
         """Find a fetcher for these partitions. Does not wait."""
         with self._lock:
             self._arrivals.extend(departures)
-        self._wake.set()
+        if not self._wake.is_set():  # to set it again costs as much as the first time
+            self._wake.set()
 
     def room_was_made(self) -> None:
         """Do nothing: partitions without a leader are not fetched."""

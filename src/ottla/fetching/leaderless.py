@@ -17,7 +17,7 @@ from ottla.fetching.feed_interface import Attendant
 from ottla.fetching.fetch_errors import STOPPED_BACKOFF, Reaction, reaction_about
 from ottla.fetching.partition_info import BrokerAndFetcherId
 from ottla.model.chance import Chance
-from ottla.model.cluster_view import ClusterView
+from ottla.model.cluster_view import ClusterView, PartitionLeader
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.model.topic_partition import TopicAndPartition
@@ -144,13 +144,14 @@ class Leaderless:
         """Return the partitions that have a leader, by fetcher. The others are tried again later."""
         groups: dict[BrokerAndFetcherId, list[Cursor]] = {}
         failed: list[tuple[Cursor, Exception]] = []
+        leaders: dict[PartitionLeader, PartitionLeader] = {}  # one object for all partitions of a leader
         for cursor in cursors:
             topic_partition = cursor.feed.topic_partition
             leader = view.leader_of(*topic_partition)
             if leader is None:
                 failed.append((cursor, no_leader(view, topic_partition)))
                 continue
-            cursor.leader = leader
+            cursor.leader = leaders.setdefault(leader, leader)
             cursor.topic_id = view.topics[topic_partition.topic].topic_id
             cursor.retry_at_ms = 0.0
             node = view.brokers.get(cursor.replica.broker_id) if cursor.replica is not None else None

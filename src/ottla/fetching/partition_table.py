@@ -92,9 +92,7 @@ class PartitionTable:
     def add(self, cursor: Cursor) -> None:
         """Fetch this partition too, from its position, or from where its reader has sought since."""
         self._cursors[cursor.feed.topic_partition] = cursor
-        cursor.resting = None
-        self._turn(cursor)
-        self._needs_lookup = True
+        self.attend([cursor])
         self._has_replicas = self._has_replicas or cursor.replica is not None
 
     def attend(self, cursors: Iterable[Cursor] | None = None) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -45,8 +45,7 @@ DECOMPRESSED_BYTES_LIMIT = COLUMN_BYTES_MAX = (1 << 31) - 1
 _NOT_PLAIN = record_layout.CONTROL | record_layout.TRANSACTIONAL | record_layout.CODEC_MASK
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(NamedTuple):
     """Records in order, and where to continue.
 
     `next_offset`: the offset to fetch next. It passes over what is not delivered (control batches,
