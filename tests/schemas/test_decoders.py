@@ -143,6 +143,8 @@ def test_json_says_the_field_and_the_position() -> None:
         b"[1]": "[1] is no object",
         b'{"id": 1,, "x"': 'at position 9, near \'{"id": 1,, "x"\'',
         b'{"id": \xff}': "not UTF-8: byte 0xff at position 7",
+        b'{"id": ' + 5_000 * b"1" + b"}": "JSON that is not read: Exceeds the limit (4300 digits)",
+        b'{"id": ' + 5_000 * b"[" + 5_000 * b"]" + b"}": "JSON that is not read: maximum recursion depth",
     }.items():
         assert words in str(reason(text, kind))
     values, reasons = JsonDecoder(kind).decode(pa.array([b'{"id": 5}', b"{"]))

@@ -156,13 +156,15 @@ def parsed(value: bytes) -> Any:
     except json.JSONDecodeError as error:
         there = text[max(0, error.pos - _BEFORE) : error.pos + _AFTER]
         raise Undecodable(f"not JSON: {error.msg} at position {error.pos}, near {there!r}") from None
+    except (ValueError, RecursionError) as error:  # thousands of digits, or of brackets
+        raise Undecodable(f"JSON that is not read: {error}") from None
 
 
 def reason(value: bytes, kind: pa.DataType) -> str | None:
     """Return why the bytes are not JSON of this type; None if they are."""
     try:
         check_type(parsed(value), kind, any_text=True)
-    except Undecodable as error:
+    except (Undecodable, RecursionError) as error:
         return str(error)
     return None
 
