@@ -175,14 +175,20 @@ def test_a_broker_that_was_restarted_tells_its_features(
     assert plan.versions.features == {"transaction.version": 2}
 
 
-@pytest.mark.parametrize("verdict", ["closed", "silent"])
-def test_a_proxy_that_takes_old_versions_only_is_asked_in_them(verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("verdict", "link"),
+    [("closed", ProbeLink.NEW), ("silent", ProbeLink.NEW), (refusal((0, NEWEST)), ProbeLink.SAME)],
+    ids=["closed", "silent", "refused"],
+)
+def test_a_proxy_that_takes_old_versions_only_is_asked_in_them(
+    verdict: str | Response, link: ProbeLink
+) -> None:
     discovery, _ = started()
     discovery.closed()
     discovery.answered(listing(NEWEST))
     plan = report(discovery, verdict)
     assert isinstance(plan, Question)
-    assert (type(plan.request), plan.version, plan.link) == (ApiVersionsRequest, 0, ProbeLink.NEW)
+    assert (type(plan.request), plan.version, plan.link) == (ApiVersionsRequest, 0, link)
     plan = discovery.answered(listing(NEWEST))
     assert isinstance(plan, VersionsSettled)
     assert plan.versions.version_for(FetchRequest.API) == 11

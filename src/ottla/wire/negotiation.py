@@ -20,7 +20,7 @@ for old nobody has transactions. So when one has answered as an old broker does,
 once more, while it is known to answer; only if that is in vain, too, is it old.
 
 An answer in version 0 has no features, such as transaction.version. A broker that names newer versions in it
-is asked in the newest one; if it closes or is silent again, a proxy refuses them, and version 0 has to do.
+is asked in the newest one; if that is in vain, a proxy does not pass them on, and version 0 has to do.
 
 `Discovery` decides; it opens and sends nothing. It returns a `Question` (what to send, and whether on a
 new connection) or `VersionsSettled`; the driver does that and reports `answered`, `closed` or `silent`, where
@@ -124,8 +124,7 @@ TRANSITIONS: Mapping[Probe, Mapping[ProbeOutcome, Probe]] = {
     },
     Probe.FEATURES: {
         ProbeOutcome.ANSWERED: Probe.SETTLED,
-        ProbeOutcome.REFUSED: Probe.FAILED,
-        **dict.fromkeys(_IN_VAIN, Probe.LAST),
+        **dict.fromkeys((*_IN_VAIN, ProbeOutcome.REFUSED), Probe.LAST),
     },
     Probe.LAST: {
         ProbeOutcome.ANSWERED: Probe.SETTLED,
