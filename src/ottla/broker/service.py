@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.groups.group_service import GroupService
+from ottla.broker.handlers.registry import all_loaded
 from ottla.broker.node import Node
 from ottla.broker.serving.faults import FaultRules
 from ottla.broker.settings.broker_config import BrokerConfig
@@ -105,6 +106,14 @@ class BrokerService:
         faults = self.cluster.runtime.turn.faults
         self.metrics = MetricsServer(self.cluster.store, self.nodes.values(), faults)
         await self.metrics.start(self.config.host, port)
+
+    def load_rest(self) -> Generator[None, None, None]:
+        """Import the handlers, messages and coordinators that nobody has asked for, some at each step."""
+        yield from all_loaded()
+        for node in self.nodes.values():
+            _ = node.groups.coordinator, node.transactions.coordinator
+            yield
+        _ = self.cluster.shares
 
     async def stop(self) -> None:
         """Stop listening, write and flush everything, and mark the directory as closed cleanly."""

@@ -88,11 +88,10 @@ def config_from(options: argparse.Namespace) -> BrokerConfig:
 
 
 async def _serve(config: BrokerConfig, broker_count: int) -> int:
-    from ottla.broker.handlers.registry import all_loaded
     from ottla.broker.service import BrokerService
 
     def load_rest() -> None:
-        service.cluster.runtime.slices.add(all_loaded()).add_done_callback(lambda _: gc.freeze())
+        service.cluster.runtime.slices.add(service.load_rest()).add_done_callback(lambda _: gc.freeze())
 
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()

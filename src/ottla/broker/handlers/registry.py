@@ -100,7 +100,7 @@ def handler(key: int) -> Handler:
 
 
 def all_loaded() -> Generator[None, None, None]:
-    """Import the handlers that nobody has called, one at each step, and with them what they use."""
+    """Import the handlers that nobody has called, with their messages: one at each step."""
     for key in SERVED:
         handler(key)
         yield
