@@ -76,10 +76,20 @@ def test_an_unknown_command_is_told_with_the_nearest(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == wanted
 
 
-def test_an_unknown_option_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--grop", "kitchen"], "--grop kitchen; did you mean --group?"),
+        (["--grop=kitchen"], "--grop"),
+        ([""], ""),
+    ],
+)
+def test_an_unknown_option_is_told_with_the_nearest(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
-        main(["consume", "orders", "--grop", "kitchen"])
-    assert capsys.readouterr().err.endswith("unrecognized arguments: --grop kitchen; did you mean --group?\n")
+        main(["consume", "orders", *words])
+    assert f"unrecognized arguments: {told}" in capsys.readouterr().err
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the error and exit with 2."""
         if message.startswith(_UNRECOGNIZED):
-            option = message.removeprefix(_UNRECOGNIZED).split()[0].partition("=")[0]
+            option = message.removeprefix(_UNRECOGNIZED).partition(" ")[0].partition("=")[0]
             message += hint(option, [name for name in self._option_string_actions if name.startswith("--")])
         if _asks_for_json(sys.argv) or _asks_for_json(_arguments):
             print_json({"ok": False, "error": {"kind": "usage", "message": message}, "rows": []})
