@@ -149,16 +149,18 @@ class ConfigCalls:
                 f"{names} cannot be listed here: brokers list client metrics since Kafka 3.7 and groups with "
                 "settings since 4.1; clients with quotas are what describe_client_quotas lists"
             )
-        is_listed = wanted if ConfigKind.GROUP in known else wanted & {ConfigKind.CLIENT_METRICS}
-        listed = await self._listed(is_listed) if is_listed else []
-        return tuple(sorted([*listed, *await self._looked_up(wanted - is_listed)]))
+        by_call = wanted if ConfigKind.GROUP in known else wanted & {ConfigKind.CLIENT_METRICS}
+        listed = await self._listed(by_call) if by_call else []
+        return tuple(sorted([*listed, *await self._looked_up(wanted - by_call)]))
 
-    async def _listed(self, kinds: Iterable[ConfigKind]) -> list[ConfigResource]:
+    async def _listed(self, kinds: set[ConfigKind]) -> list[ConfigResource]:
+        """Return what ListConfigResources answers, which in version 0 is of one kind, whatever is asked."""
+
         async def attempt(_: list[str]) -> dict[str, list[ConfigResource] | OttlaError]:
             connection = await self._access.any_broker()
             request = ListConfigResourcesRequest()
             if connection.version_for(request.API) >= _KINDS_SINCE:
-                request.resource_types = sorted(int(kind) for kind in kinds)
+                request.resource_types = sorted(map(int, kinds))
             answer = await connection.call(request)
             if answer.error_code:
                 return {_LISTING: KafkaError(answer.error_code, _LISTING)}
@@ -166,6 +168,7 @@ class ConfigCalls:
                 _LISTING: [
                     ConfigResource(ConfigKind(row.resource_type), row.resource_name)
                     for row in answer.config_resources
+                    if row.resource_type in kinds
                 ]
             }
 
