@@ -100,6 +100,7 @@ def _scan_batch(data, at, end, verify, row):
 
 @inlined
 def scan_message(data, at, end, magic, verify, row):
+    """Fill the row of the message data[at:end] of format 0 or 1; OK or BAD_CRC."""
     if verify != VERIFY_NOTHING and crc32(data, at + MAGIC_AT, end) != read_uint32(data, at + LEGACY_CRC_AT):
         return BAD_CRC
     put_int64(row, START, at + (LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1))
@@ -137,6 +138,7 @@ def counted(row, next_offset, formats, attributes, records, total, unverified):
 
 @inlined
 def read_sums(summary):
+    """The sums of `summarize_entries`, from the address of `summary`."""
     return (
         get_int64(summary, 0),
         get_int64(summary, 1),
@@ -149,6 +151,7 @@ def read_sums(summary):
 
 @inlined
 def write_sums(summary, next_offset, formats, attributes, records, total, unverified):
+    """Write what `read_sums` reads."""
     put_int64(summary, 0, next_offset)
     put_int64(summary, 1, formats)
     put_int64(summary, 2, attributes)

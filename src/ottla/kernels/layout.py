@@ -57,6 +57,11 @@ EXPANSION_STATE_SIZE = 3
 # The 32-bit numbers, at first zeros, that decompressors keep their tables in.
 SCRATCH_SIZE = 4096
 
+# How many blocks a snappy stream may have: so many, and one more for so many bytes. Writers that flush early
+# make small blocks; millions of tiny ones are made to keep a reader busy.
+SNAPPY_BLOCKS_SPARE = 1024
+SNAPPY_BLOCK_BYTES_USUAL_MIN = 64
+
 # Where the columns of a record set begin in its slab (see `records.columns`).
 OFFSETS_AT = 0
 TIMESTAMPS_AT = 1

@@ -11,7 +11,7 @@ What is not certainly sound is given up; the library then says what is wrong wit
 from __future__ import annotations
 
 from ottla.kernels.kernel import kernel
-from ottla.kernels.layout import GIVEN_UP
+from ottla.kernels.layout import GIVEN_UP, SNAPPY_BLOCK_BYTES_USUAL_MIN, SNAPPY_BLOCKS_SPARE
 from ottla.kernels.memory import (
     SHORT,
     copy_block,
@@ -30,9 +30,6 @@ HEADER_BYTES = 16
 LONG_LITERAL = 60
 # In the quick loop this is left of the input and of the room.
 QUICK_BYTES = 80
-# Writers that flush early make small blocks; what has smaller ones yet is left to the library's limits.
-BLOCK_BYTES_USUAL_MIN = 64
-BLOCKS_SPARE = 1024
 
 
 @kernel
@@ -119,7 +116,7 @@ def snappy(data, at, end, data_end, out, to, out_end):
     """Decode data[at:end] to `to`; where its content ends, or GIVEN_UP. The arrays go on to their ends."""
     if end - at < HEADER_BYTES or read_little_int64(data, at) != MAGIC:
         return _block(data, at, end, data_end, out, to, out_end)
-    blocks_left = BLOCKS_SPARE + (end - at) // BLOCK_BYTES_USUAL_MIN
+    blocks_left = SNAPPY_BLOCKS_SPARE + (end - at) // SNAPPY_BLOCK_BYTES_USUAL_MIN
     at += HEADER_BYTES
     while at < end:
         if end - at < 4 or blocks_left == 0:

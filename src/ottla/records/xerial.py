@@ -15,14 +15,12 @@ from typing import Final
 
 import cramjam
 
+from ottla.kernels.layout import SNAPPY_BLOCK_BYTES_USUAL_MIN, SNAPPY_BLOCKS_SPARE
 from ottla.model.errors import CorruptRecord
 
 _MAGIC: Final = b"\x82SNAPPY\x00"
 _HEADER: Final = _MAGIC + struct.pack(">ii", 1, 1)
 _BLOCK_BYTES: Final = 32 * 1024  # snappy-java's default, which every Kafka client kept
-# Writers that flush early make small blocks; millions of tiny ones are made to keep a reader busy.
-_BLOCKS_SPARE: Final = 1024
-_BLOCK_BYTES_USUAL_MIN: Final = 64
 
 
 def compress(source: memoryview) -> bytes:
@@ -77,7 +75,7 @@ def _blocks(source: memoryview) -> Iterator[memoryview]:
         yield source
         return
     position = 0
-    blocks_left = _BLOCKS_SPARE + len(source) // _BLOCK_BYTES_USUAL_MIN
+    blocks_left = SNAPPY_BLOCKS_SPARE + len(source) // SNAPPY_BLOCK_BYTES_USUAL_MIN
     while position < len(source):
         blocks_left -= 1
         if blocks_left < 0:
