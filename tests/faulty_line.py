@@ -10,11 +10,16 @@ import contextlib
 import socket
 import threading
 from dataclasses import dataclass
+from random import Random
 
 from ottla.model.closing import Closing
 
 HOST = "127.0.0.1"
 BLOCK_BYTES = 1 << 16
+# What `spoil` does, unless it is told otherwise.
+CUT_WITHIN_BYTES = 4_000
+DELAY_S = (0.02, 0.2)
+THROTTLED_BYTES_PER_S = 40_000
 SLICES_PER_S = 20
 """A throttled line passes bytes on so often."""
 
@@ -103,6 +108,34 @@ class FaultyLine(Closing):
         """Break all connections."""
         for pair in [*self._pairs]:
             pair.end()
+
+    def spoil(
+        self,
+        chance: Random,
+        cut_within: int = CUT_WITHIN_BYTES,
+        bytes_per_s: int = THROTTLED_BYTES_PER_S,
+        *,
+        duplicates: bool = False,
+    ) -> None:
+        """Let something go wrong until `mend`: a cut within so many bytes, silence, a delay, a low speed.
+
+        Or requests are sent twice, if `duplicates` says that the peers know what to do with that.
+        """
+        kinds = ["cut answers", "cut requests", "silence", "delay", "throttle"]
+        match chance.choice([*kinds, "duplicate"] if duplicates else kinds):
+            case "cut answers":
+                self.cut_after(chance.randrange(1, cut_within))
+            case "cut requests":
+                self.cut_requests_after(chance.randrange(1, cut_within))
+            case "silence":
+                self.silence()
+            case "delay":
+                self.delay_s = chance.uniform(*DELAY_S)
+            case "throttle":
+                self.bytes_per_s = bytes_per_s
+            case _:
+                self.duplicates = True
+                self.cut()
 
     def mend(self) -> None:
         """From now on the line is sound. What it has broken stays broken, connections with a twin too."""

@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from random import Random
 
 import pytest
 
@@ -39,24 +38,6 @@ def behind_a_line() -> Iterator[tuple[EmbeddedBroker, FaultyLine]]:
             yield broker, line
 
 
-def spoil(line: FaultyLine, chance: Random) -> None:
-    """Let something go wrong on a line, until it is mended."""
-    what = chance.choice(["cut answers", "cut requests", "half open", "delay", "throttle", "duplicate"])
-    if what == "cut answers":
-        line.cut_after(chance.randrange(1, 4_000))
-    elif what == "cut requests":
-        line.cut_requests_after(chance.randrange(1, 4_000))
-    elif what == "half open":
-        line.silence()
-    elif what == "delay":
-        line.delay_s = chance.uniform(0.02, 0.2)
-    elif what == "throttle":
-        line.bytes_per_s = 40_000
-    else:
-        line.duplicates = True
-        line.cut()
-
-
 @pytest.mark.timeout(300 + 20 * FAULTS)
 def test_exactly_once_over_bad_lines(name: str) -> None:
     chance = seeded(name)
@@ -69,7 +50,7 @@ def test_exactly_once_over_bad_lines(name: str) -> None:
             worker.start(chance.choice((1, 1000)))
             with steady_writes(source.bootstrap, name) as counts:
                 for _ in range(FAULTS):
-                    spoil(chance.choice((near, far)), chance)
+                    chance.choice((near, far)).spoil(chance, duplicates=True)
                     time.sleep(chance.uniform(0, 1))
                     near.mend()
                     far.mend()

@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 
 from tests.broker.faults.forked_broker import ForkedBroker
-from tests.faulty_line import HOST, FaultyLine
+from tests.faulty_line import CUT_WITHIN_BYTES, DELAY_S, HOST, THROTTLED_BYTES_PER_S, FaultyLine
 from tests.jumping_clock import JumpingClock
 from tests.proof.checker import anomalies
 from tests.transactions.run import Run
@@ -36,9 +36,6 @@ SETTINGS = {
     "log.index.interval.bytes": "1000",
 }
 DAY_S = 86_400
-THROTTLED_BYTES_PER_S = 40_000
-CUT_WITHIN_BYTES = 4_000
-DELAY_S = (0.02, 0.2)
 OUTAGE_S = (0.1, 2.0)
 """How long a broker is stopped, or has no descriptor: also longer than the sessions of its groups."""
 

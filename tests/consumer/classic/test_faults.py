@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from random import Random
 
 import pytest
 from kazoo.client import KazooClient
@@ -237,21 +236,6 @@ def is_owned(zookeeper: KazooZooKeeperSession, group: str, topic: str) -> bool:
         return False  # a fault cut the test's own session too
 
 
-def spoil(line: FaultyLine, chance: Random) -> None:
-    """Let something go wrong on a line, until it is mended."""
-    what = chance.choice(["cut answers", "cut requests", "half open", "delay", "throttle"])
-    if what == "cut answers":
-        line.cut_after(chance.randrange(1, 400))
-    elif what == "cut requests":
-        line.cut_requests_after(chance.randrange(1, 400))
-    elif what == "half open":
-        line.silence()
-    elif what == "delay":
-        line.delay_s = chance.uniform(0.02, 0.2)
-    else:
-        line.bytes_per_s = 2_000
-
-
 @pytest.mark.timeout(300 + 20 * FAULTS)
 def test_churn(
     process: Processes,
@@ -282,16 +266,14 @@ def test_churn(
         for fault in range(FAULTS):
             fill(writer, topic, 20)
             line.mend()
-            what = chance.choice(
-                ["expire"] * 6 + ["leave"] * 4 + ["line"] * 3 + ["stop", "kill", "zookeeper"]
-            )
+            what = chance.choice(KINDS)
             if what == "expire":
                 expire(chance.choice(connectors), zookeeper_server)
             elif what == "leave":
                 connectors.pop(chance.randrange(len(connectors))).shutdown()
                 connectors.append(join())
             elif what == "line":
-                spoil(line, chance)
+                line.spoil(chance, cut_within=400, bytes_per_s=2_000)
             elif what == "zookeeper":
                 zookeeper_server.stop()
                 zookeeper_server.start()
