@@ -29,10 +29,10 @@ SETTINGS = {
     "allow.everyone.if.no.acl.found": "true",
 }
 NOT_RUN = {
-    "quota_test": "it reads the metrics of Kafka's own processes; tests/broker/serving has quotas",
+    "quota_test": "it reads the metrics of Kafka's own processes; our own tests have quotas",
     "truncation_test": "followers that replicate, and leaders that were lost; brokers here have no followers",
     "client_compatibility_features_test, old brokers": "it is about Kafka's own brokers of older versions",
-    "consumer_rolling_upgrade_test": "it changes strategies of members; tests/consumer/coordinated has it",
+    "consumer_rolling_upgrade_test": "it changes strategies of members; our own tests do too",
     "consumer_test, pluggable_test": "they kill members and brokers of their own machines; the proof does it",
 }
 """Kafka's other tests of clients, and why they are not here."""
