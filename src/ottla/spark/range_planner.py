@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -115,24 +116,18 @@ def _cut(offset_range: TaskRange, parts: int) -> list[TaskRange]:
 def _merged(pieces: list[TaskRange], sizes: TaskSizes, wanted: int, densities: Densities) -> list[Task]:
     """Put small pieces into common tasks: the largest first, each into the task with the least so far."""
 
-    def part(offset_range: TaskRange) -> float:
-        """The range's share of a task; from 1 on it gets a task of its own."""
-        by_records = offset_range.size / sizes.min_records if sizes.min_records else 1.0
+    def part(piece: TaskRange) -> float:
+        """The piece's share of a task; from 1 on it gets a task of its own."""
+        by_records = piece.size / sizes.min_records if sizes.min_records else 1.0
         if sizes.max_bytes is None:
             return by_records
-        return max(
-            by_records, offset_range.size * densities.get(offset_range.topic_partition, 0) / sizes.max_bytes
-        )
+        return max(by_records, piece.size * densities.get(piece.topic_partition, 0) / sizes.max_bytes)
 
     most = sizes.max_records or sum(piece.size for piece in pieces)
-
-    small = sorted(
-        (piece for piece in pieces if part(piece) < 1), key=lambda offset_range: -part(offset_range)
-    )
     large = [(piece,) for piece in pieces if part(piece) >= 1]
-    count = max(
-        math.ceil(sum(map(part, small)) - ROUNDING), wanted - len(large), _pieces_of_one_partition(small)
-    )
+    small = sorted((piece for piece in pieces if part(piece) < 1), key=part, reverse=True)
+    needed = math.ceil(sum(map(part, small)) - ROUNDING)
+    count = max(needed, wanted - len(large), _pieces_of_one_partition(small))
     heap: list[tuple[float, int]] = [(0, number) for number in range(count)]
     tasks: list[list[TaskRange]] = [[] for _ in range(count)]
     for piece in small:
@@ -155,10 +150,5 @@ def _has_partition(task: list[TaskRange], offset_range: TaskRange) -> bool:
 
 
 def _pieces_of_one_partition(pieces: list[TaskRange]) -> int:
-    """Return the largest number of pieces of one partition, which is the number of tasks that keeps them
-    apart.
-    """
-    counts: dict[TopicAndPartition, int] = {}
-    for piece in pieces:
-        counts[piece.topic_partition] = counts.get(piece.topic_partition, 0) + 1
-    return max(counts.values(), default=0)
+    """Return the largest number of pieces of one partition: so many tasks keep them apart."""
+    return max(Counter(piece.topic_partition for piece in pieces).values(), default=0)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.broker.transactions.coordinator import TransactionCoordinator
 from ottla.broker.transactions.coordinator.state import AT_REST
+from ottla.broker.transactions.coordinator.transaction import Transaction
 from ottla.model.exposition import Metric
 from ottla.model.topic_partition import TopicAndPartition
 
@@ -28,14 +29,8 @@ def collected(
         for state, count in sorted(Counter(transaction.state.value for transaction in some).items())
     ]
     oldest = [
-        (labels[broker_id], (now_ms - began_ms) / MS_PER_S)
+        (labels[broker_id], max((now_ms - began_ms for began_ms in _begun(some)), default=0) / MS_PER_S)
         for broker_id, some in transactions.items()
-        for began_ms in [
-            min(
-                (transaction.started_ms for transaction in some if transaction.state not in AT_REST),
-                default=now_ms,
-            )
-        ]
     ]
     counts = [(labels[broker_id], coordinator.counts) for broker_id, coordinator in coordinators.items()]
     yield Metric(
@@ -61,6 +56,11 @@ def collected(
         "Open in a partition, and no coordinator will end it.",
         [({}, hanging)],
     )
+
+
+def _begun(transactions: Iterable[Transaction]) -> Iterator[int]:
+    """Yield when each open transaction began."""
+    return (transaction.started_ms for transaction in transactions if transaction.state not in AT_REST)
 
 
 def _open_in_partitions(store: TopicStore) -> Iterator[tuple[int, TopicAndPartition]]:
