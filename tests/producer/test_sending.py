@@ -107,6 +107,7 @@ def test_headers_may_be_a_dict(broker: EmbeddedBroker, topic: str) -> None:
     ("what", "message"),
     [
         ({"value": 5}, "value is of type int"),
+        ({"value": {"item": "tea"}}, "value is of type dict: .*; json.dumps makes text of it"),
         ({"value": b"", "key": 1.5}, "key is of type float"),
         ({"value": b"", "headers": ["ab", "c"]}, "pairs of a text and bytes"),
         ({"value": b"", "headers": [(b"a", b"b")]}, "a header's name is text"),

@@ -83,7 +83,7 @@ def _land(options: argparse.Namespace) -> None:
         for batch in lander.batches(follow=options.follow):
             records, nbytes, commits = records + batch.records, nbytes + batch.nbytes, commits + 1
             progress.update(batch.records, f"{nbytes / MIB:,.0f} MiB  {commits} commits  lag {batch.lag:,}")
-    print_line(f"{records:,} records, {nbytes / MIB:,.1f} MiB, in {commits} commits")
+    print_line(f"{records:,} records, {nbytes:,} bytes; commits: {commits:,}")
 
 
 @contextmanager

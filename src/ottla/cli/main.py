@@ -59,7 +59,7 @@ KAFKAS_TOOLS = {
     "kafka-broker-api-versions": Command(
         "ottla.cli.kafka.broker_api_versions", "which calls brokers answer, in which versions"
     ),
-    "kafka-configs": Command("ottla.cli.kafka.configs", "settings of topics and brokers"),
+    "kafka-configs": Command("ottla.cli.kafka.configs", "settings of topics, brokers, groups and clients"),
     "kafka-console-consumer": Command("ottla.cli.kafka.console_consumer", "records of a topic, a line each"),
     "kafka-console-producer": Command(
         "ottla.cli.kafka.console_producer", "lines into a topic, a record each"

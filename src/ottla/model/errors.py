@@ -217,7 +217,8 @@ class AdminErrors(OttlaError):
         self.results: Mapping[Any, Any] = dict(results)
         shown = "; ".join(_with_name(name, error) for name, error in list(errors.items())[:_NAMES_SHOWN])
         more = f"; and {len(errors) - _NAMES_SHOWN} more" if len(errors) > _NAMES_SHOWN else ""
-        super().__init__(f"{len(errors)} of {len(errors) + len(results)} failed: {shown}{more}")
+        count = len(errors) + len(results)
+        super().__init__(f"{len(errors)} of {count} failed: {shown}{more}" if count > 1 else shown)
 
 
 def _with_name(name: object, error: OttlaError) -> str:

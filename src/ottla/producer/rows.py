@@ -29,7 +29,8 @@ def as_bytes(value: object, name: str) -> bytes:
         return value.encode()
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
-    raise ConfigError(f"{name} is of type {type(value).__name__}: bytes, text or None can be sent")
+    remedy = "; json.dumps makes text of it" if isinstance(value, dict | list) else ""
+    raise ConfigError(f"{name} is of type {type(value).__name__}: bytes, text or None can be sent{remedy}")
 
 
 def as_int(value: object, name: str) -> int:

@@ -43,7 +43,7 @@ class DeltaLakeTable:
         try:
             import deltalake
         except ImportError as error:
-            raise ConfigError("[sink] format=delta needs deltalake: pip install 'ottla[delta]'") from error
+            raise ConfigError("format=delta needs deltalake: pip install 'ottla[delta]'") from error
         self._delta: Any = deltalake
         self._where = location(sink.path)
         self._path = self._where.url
