@@ -15,6 +15,8 @@ from ottla.admin import NewTopic
 from ottla.console.server import ConsoleServer
 from tests.waiting import wait_for
 
+FAR_MS = 10**15
+"""In the year 33,658: Python's own times end in 9999."""
 ATTACK = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
 RECORDS = 300
 
@@ -63,7 +65,7 @@ def shown() -> Iterator[Shown]:
                 producer.send("resets", f"night {number}", partition=number % 2)
             producer.send("hostile", ATTACK, key=ATTACK, headers=[(ATTACK, ATTACK.encode())], partition=0)
             producer.send("hostile", bytes(range(256)), key=b"\xff\x00", partition=0)
-            producer.send("hostile", None, key=b"", partition=0)
+            producer.send("hostile", None, key=b"", partition=0, timestamp_ms=FAR_MS)
         with ConsoleServer({"bootstrap.servers": broker.bootstrap}, every_s=0.5) as console:
             console.start()
             wait_for(lambda: console.snapshot.lags.get("kitchen"), "the console has looked at the cluster")

@@ -19,7 +19,7 @@ from ottla.console.history import POINTS_MAX, SERIES_MAX, History, Series
 from ottla.console.paging import part_of
 from ottla.console.rebalances import GOES_ON, PartitionMove, RebalanceLog, rebalance
 from ottla.console.server import ConsoleServer
-from tests.console.conftest import Shown
+from tests.console.conftest import FAR_MS, Shown
 from tests.console.visitor import Visitor
 from tests.waiting import wait_for
 
@@ -119,6 +119,14 @@ def test_messages_by_time_and_as_a_download(visitor: Visitor) -> None:
     status, text, *_ = visitor.ask("GET", "/topics/orders/search?contains=user-2&plain=1")
     assert status == 200
     assert "50 hits; there may be more" in text
+
+
+def test_a_record_of_a_far_year_is_shown_and_downloaded(visitor: Visitor) -> None:
+    status, text, *_ = visitor.ask("GET", "/topics/hostile/messages")
+    assert status == 200
+    assert f"{FAR_MS} ms" in text
+    _, text, *_ = visitor.ask("GET", "/topics/hostile/download")
+    assert FAR_MS in [line["timestamp_ms"] for line in map(json.loads, text.splitlines())]
 
 
 def test_read_only_and_token(shown: Shown) -> None:

@@ -226,6 +226,23 @@ def test_partitions_without_records_are_read(cluster: EmbeddedBroker) -> None:
     assert rows(cluster, "select count(*) as n from parcels") == [{"n": 1}]
 
 
+@pytest.mark.parametrize("late_ms", [10**15, 10**16])
+def test_records_of_any_year_are_found(cluster: EmbeddedBroker, late_ms: int) -> None:
+    """Python's own times end in the year 9999, microseconds of 64 bits in the year 294,247."""
+    topic = f"late-{late_ms}"
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        producer.send(topic, "far", timestamp_ms=late_ms)
+        producer.send(topic, "near", timestamp_ms=TIME_0)
+    at = ("-b", cluster.bootstrap, "--format", "json")
+    for wish in (["--contains", "far"], ["--where", "value = 'far'"]):
+        found = json.loads(ours("search", topic, *wish, *at).printed)
+        assert (found["value"], found["timestamp_ms"]) == ("far", late_ms)
+    told = ours("sql", f'select value, "timestamp" as at from "{topic}" order by offset', *at)
+    (far, near) = json.loads(told.printed)["rows"]
+    assert far == {"value": "far", "at": f"{1000 * late_ms} us" if late_ms == 10**15 else None}
+    assert near == {"value": "near", "at": datetime.fromtimestamp(TIME_0 / 1000, UTC).isoformat()}
+
+
 def test_a_text_that_json_may_write_in_another_way_is_not_looked_for_as_text() -> None:
     with Engine() as engine:
 

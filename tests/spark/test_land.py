@@ -125,6 +125,33 @@ def test_a_start_that_the_log_does_not_have_is_refused(
         assert table.ends([TopicAndPartition(topic, 1)]) == {}
 
 
+@pytest.mark.parametrize("late_ms", [1_700_000_000_000_000, 10**16])
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_of_any_year_land(
+    kind: str,
+    late_ms: int,
+    broker: EmbeddedBroker,
+    topic: str,
+    fill: Filled,
+    producer: Producer,
+    tmp_path: Path,
+) -> None:
+    """One that takes microseconds for milliseconds writes in the year 55,840; later times do not fit."""
+    fill(topic, range(3))
+    producer.send(topic, b"late", partition=0, timestamp_ms=late_ms).result(60)
+    url = str(tmp_path / "table")
+    list(lander(broker, topic, kind, url).batches())
+    found = table_of(url, kind)
+    assert sorted(found["value"].to_pylist()) == [b"0", b"1", b"2", b"late"]
+    times = dict(
+        zip(found["value"].to_pylist(), found["timestamp"].cast(pa.int64()).to_pylist(), strict=True)
+    )
+    assert times == {
+        **{b"%d" % number: 1_000_000 * (1000 + number) for number in range(3)},
+        b"late": 1000 * late_ms if 1000 * late_ms < 1 << 63 else None,
+    }
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_records_that_the_log_has_lost_end_a_run_unless_they_may_be_skipped(
     kind: str,

@@ -95,16 +95,16 @@ def _print_hits(scan: Scan, options: argparse.Namespace, json_texts: JsonTexts |
 
 
 def _rows(scan: Scan) -> Iterator[dict[str, Any]]:
+    from ottla.records.columns import plain_rows
+
     for batch in scan:
-        yield from batch.to_pylist()
+        yield from plain_rows(batch)
 
 
 def _print(topic: str, row: dict[str, Any], form: str) -> None:
     pairs = [(header["key"], header["value"]) for header in row["headers"]]
     key, value, headers, encoding = record_texts(row["key"], row["value"], pairs)
-    moment = row["timestamp"]
-    time_ms = None if moment is None else int(moment.timestamp() * 1000)
-    cells = (topic, row["partition"], row["offset"], time_ms, key, value)
+    cells = (topic, row["partition"], row["offset"], row["timestamp"], key, value)
     if form == JSON:
         print_json(dict(zip(COLUMNS, (*cells, headers, encoding), strict=True)))
     elif form == TSV:

@@ -72,7 +72,7 @@ def _rows(schema: pa.Schema, batches: Iterator[pa.RecordBatch], form: str) -> Ou
     """All rows; a table for people ends after some thousands, and says so."""
     rows = OutputRows(tuple(schema.names))
     for batch in batches:
-        columns = [[_cell(value) for value in column.to_pylist()] for column in batch.columns]
+        columns = [[_cell(value) for value in _values(column)] for column in batch.columns]
         rows.rows += zip(*columns, strict=True)
         if form == TABLE and len(rows.rows) > SHOWN_MAX:
             del rows.rows[SHOWN_MAX:]
@@ -81,6 +81,21 @@ def _rows(schema: pa.Schema, batches: Iterator[pa.RecordBatch], form: str) -> Ou
             )
             break
     return rows
+
+
+def _values(column: pa.Array) -> list[object]:
+    try:
+        values: list[object] = column.to_pylist()
+    except OverflowError:  # a time after the year 9999, where Python's end
+        return [_value(scalar) for scalar in column]
+    return values
+
+
+def _value(scalar: pa.Scalar) -> object:
+    try:
+        return scalar.as_py()
+    except OverflowError:
+        return f"{scalar.value} {scalar.type.unit}"
 
 
 def _cell(value: object) -> Cell:

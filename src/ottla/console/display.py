@@ -112,16 +112,17 @@ Decoded = Callable[[bytes | None, str], bytes | None]
 def shown_record(
     row: Mapping[str, object], topic: str, decoded: Decoded, limit: int = 600, indent: int | None = None
 ) -> ShownRecord:
-    """A row of a scan with headers: in a list, or with a larger limit alone."""
+    """A row of a scan with headers, from `plain_rows`: in a list, or with a larger limit alone."""
     key, value, at = row["key"], row["value"], row["timestamp"]
     assert isinstance(key, bytes | None)
     assert isinstance(value, bytes | None)
+    assert isinstance(at, int | None)
     headers = row.get("headers") or []
     assert isinstance(headers, list)
     return ShownRecord(
         int(str(row["partition"])),
         int(str(row["offset"])),
-        moment(int(at.timestamp() * 1000)) if isinstance(at, datetime) else UNKNOWN,
+        moment(at),
         shown(decoded(key, f"{topic}-key"), 400),
         shown(decoded(value, f"{topic}-value"), limit, indent),
         [(header["key"], shown(header["value"], 400)) for header in headers[:50]],

@@ -16,6 +16,7 @@ from ottla.model.errors import OttlaError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.query.needles import rows_containing
 from ottla.query.scan import scan
+from ottla.records.columns import plain_rows
 
 RECORDS = 50
 PARTITIONS_MAX = 25
@@ -32,7 +33,7 @@ def records_from(
     until = {number: min(ends[number], start + count) for number, start in wanted.items()}
     given = {**reader.reading, "auto.offset.reset": "earliest"}
     with scan(topic, list(wanted), wanted, until, headers=True, properties=given) as batches:
-        return [shown_record(row, topic, reader.decoded) for batch in batches for row in batch.to_pylist()]
+        return [shown_record(row, topic, reader.decoded) for batch in batches for row in plain_rows(batch)]
 
 
 def newest(reader: ClusterReader, topic: str, snapshot: ClusterSnapshot) -> list[ShownRecord]:
@@ -94,7 +95,7 @@ class Tail(Closing):
             rows = rows_containing(batch.column("value"), [self._contains])
             matched = len(rows)
             batch = batch.take(rows[-TAIL_KEPT:])
-        last = batch.slice(max(0, batch.num_rows - TAIL_KEPT)).to_pylist()
+        last = plain_rows(batch.slice(max(0, batch.num_rows - TAIL_KEPT)))
         with self._lock:
             self._seen += total
             self._matched += matched

@@ -13,7 +13,7 @@ from ottla.model.errors import OttlaError, Unsupported
 from ottla.query.json_fields import field_columns
 from ottla.query.local_files import admin_properties, reader_properties
 from ottla.query.topic_columns import TopicColumns, topic_columns
-from ottla.records.columns import HEADERS, TIMESTAMP
+from ottla.records.columns import HEADERS, MICROSECONDS, in_microseconds
 from ottla.schemas.json_texts import JsonTexts
 
 SAMPLE_RECORDS, SAMPLE_PARTITIONS = 50, 4
@@ -22,7 +22,7 @@ VIEW_SCHEMA = pa.schema(
     [
         ("partition", pa.int32()),
         ("offset", pa.int64()),
-        ("timestamp", TIMESTAMP),
+        ("timestamp", MICROSECONDS),
         ("key", pa.string()),
         ("value", pa.string()),
         ("headers", HEADERS),
@@ -51,7 +51,7 @@ def view_batch(partition: int, records: pa.RecordBatch, columns: TopicColumns) -
     shown = [
         numbers,
         records.column("offset"),
-        records.column("timestamp"),
+        in_microseconds(records.column("timestamp")),
         columns.keys.texts(key),
         columns.values.texts(value),
         headers,

@@ -9,7 +9,7 @@ headers         list<struct<key: string not null, value: binary>>   only with `h
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from ottla.kernels import layout
 from ottla.model import record_layout
 from ottla.records.slabs import Lease, SlabPool, part_positions
 
-TIMESTAMP = pa.timestamp("ms", tz="UTC")
+TIMESTAMP, MICROSECONDS = pa.timestamp("ms", tz="UTC"), pa.timestamp("us", tz="UTC")
 HEADER = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
 HEADERS = pa.list_(pa.field("item", HEADER, nullable=False))
 
@@ -170,3 +170,24 @@ def _repaired(keys: pa.Array) -> pa.Array:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
         return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
+
+
+# --- times: a producer may write any number of milliseconds
+
+
+def in_microseconds(times: pa.Array) -> pa.Array:
+    """The timestamps of records in microseconds; null where that is no 64-bit number: after 290,000 years."""
+    try:
+        return times.cast(MICROSECONDS)
+    except pa.ArrowInvalid:
+        most = ((1 << 63) - 1) // 1000
+        numbers = times.cast(_INT64).to_pylist()
+        fitting = [None if number is None or abs(number) > most else 1000 * number for number in numbers]
+        return pa.array(fitting, _INT64).cast(MICROSECONDS)
+
+
+def plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows as dictionaries. The timestamp is in milliseconds: Python's own times end in the year 9999."""
+    at = batch.schema.get_field_index("timestamp")
+    rows: list[dict[str, Any]] = batch.set_column(at, "timestamp", batch.column(at).cast(_INT64)).to_pylist()
+    return rows

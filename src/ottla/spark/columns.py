@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
+from ottla.records.columns import in_microseconds
 
 HEADERS = "headers"
 NAMES = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", HEADERS)
 REPEATED_ROWS = 1 << 16
-_MICROSECONDS = pa.timestamp("us", tz="UTC")
 _BY_NAME = {name.lower(): name for name in NAMES}
 
 
@@ -72,7 +72,7 @@ class SparkColumnMaker:
         return records.column("timestamp_type").cast(kind)
 
     def _timestamp(self, _: TopicAndPartition, records: pa.RecordBatch, __: pa.DataType) -> pa.Array:
-        return records.column("timestamp").cast(_MICROSECONDS)
+        return in_microseconds(records.column("timestamp"))
 
     def _headers(self, _: TopicAndPartition, records: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
         import pyarrow.compute as pc  # takes a while, and few want headers

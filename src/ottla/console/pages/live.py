@@ -19,6 +19,7 @@ from ottla.console.pages import groups, overview
 from ottla.console.pages.messages import searched
 from ottla.console.security import PageRefused
 from ottla.model.errors import OttlaError
+from ottla.records.columns import plain_rows
 
 TICK_S = 0.5
 LOOK_S = 1.0
@@ -99,7 +100,7 @@ async def live_search(request: Request) -> Response:
         try:
             steps = scan.steps()
             while not console.is_ended and (batch := await run_in_threadpool(next, steps, None)) is not None:
-                rows = batch.slice(0, HITS_MAX - hits).to_pylist()
+                rows = plain_rows(batch.slice(0, HITS_MAX - hits))
                 hits += len(rows)
                 records = await run_in_threadpool(_shown, console, topic, rows)
                 html = console.part("record_rows.html", records=records, topic=topic)

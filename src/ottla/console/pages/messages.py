@@ -20,6 +20,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.record_text import record_texts
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.query.scan import Scan, scan
+from ottla.records.columns import plain_rows
 
 DOWNLOADED_MAX = 100_000
 WHOLE_MAX = 1 << 20
@@ -100,7 +101,7 @@ def _whole(console: Console, topic: str, number: int, offset: int) -> list[Shown
     ) as batches:
         decoded = console.reader.decoded
         return [
-            shown_record(row, topic, decoded, WHOLE_MAX, 2) for batch in batches for row in batch.to_pylist()
+            shown_record(row, topic, decoded, WHOLE_MAX, 2) for batch in batches for row in plain_rows(batch)
         ]
 
 
@@ -133,7 +134,7 @@ def _hits(console: Console, topic: str, wanted: dict[str, str]) -> list[ShownRec
     hits: list[ShownRecord] = []
     with searched(console.reader, topic, wanted) as batches:
         for batch in batches:
-            rows = batch.slice(0, RECORDS - len(hits)).to_pylist()
+            rows = plain_rows(batch.slice(0, RECORDS - len(hits)))
             hits += [shown_record(row, topic, console.reader.decoded) for row in rows]
             if len(hits) >= RECORDS:
                 break
@@ -167,16 +168,15 @@ def _lines(scan: Scan, topic: str, decoded: Decoded) -> Iterator[str]:
     left = DOWNLOADED_MAX
     with scan as records:
         for batch in records:
-            for row in batch.slice(0, left).to_pylist():
+            for row in plain_rows(batch.slice(0, left)):
                 pairs = [(header["key"], header["value"]) for header in row["headers"]]
                 key, value, headers, encoding = record_texts(
                     decoded(row["key"], f"{topic}-key"), decoded(row["value"], f"{topic}-value"), pairs
                 )
-                at = row["timestamp"]
                 line = {
                     "partition": row["partition"],
                     "offset": row["offset"],
-                    "timestamp_ms": None if at is None else int(at.timestamp() * 1000),
+                    "timestamp_ms": row["timestamp"],
                     "key": key,
                     "value": value,
                     "headers": headers,
