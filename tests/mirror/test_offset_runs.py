@@ -75,6 +75,6 @@ def test_notes_are_read_as_they_were_written() -> None:
     assert max(map(len, written)) < 900_000
     read = [run for note in written for run in runs_in(note)]
     assert read == [*runs, OffsetRun(10**6, 2 * len(runs), 0)]
-    for wrong in (b"", b"[1]", b"[[1,2]]", b'{"a": 1}', b"\xff"):
+    for wrong in (b"", b"[1]", b"[[1,2]]", b'{"a": 1}', b"\xff", b"[" * 5_000):
         with pytest.raises(RemoteProtocolError, match="not a note of offsets"):
             runs_in(wrong)

@@ -90,6 +90,7 @@ def test_avro_of_older_and_newer_writers_is_read_by_one_schema(tmp_path: Path) -
         '{"type": "record", "name": "R", "fields": [{"name": "a", "type": ["int", "string"]}]}',
         '{"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "R"]}]}',
         '{"type": "nothing"}',
+        5_000 * '{"type": "array", "items": ' + '"int"' + 5_000 * "}",
     ],
 )
 def test_a_schema_that_has_no_columns_is_refused(schema: str) -> None:

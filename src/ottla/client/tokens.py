@@ -60,7 +60,7 @@ def _fetched(endpoint: TokenEndpoint) -> str:
     except urllib.error.HTTPError as error:
         error.close()
         raise AuthenticationFailed(f"{where}: no token for {endpoint.client_id}: {error.code}") from None
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise AuthenticationFailed(f"{where}: no token: {type(error).__name__}: {error}") from None
     if not isinstance(token, str) or not token:
         raise AuthenticationFailed(f"{where}: the answer has no access_token")

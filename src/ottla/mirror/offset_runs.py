@@ -70,7 +70,7 @@ def runs_in(note: bytes) -> list[OffsetRun]:
     """Return the runs of a note. Raises RemoteProtocolError if it cannot be read."""
     try:
         return [OffsetRun(*map(int, numbers)) for numbers in json.loads(note)]
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise RemoteProtocolError(f"{note[:100]!r} is not a note of offsets: {error}") from None
 
 

@@ -190,7 +190,7 @@ def parsed(schema: str, named: dict[str, Any] | None = None) -> Any:
 
     try:
         return fastavro.parse_schema(_plain(json.loads(schema)), named_schemas={} if named is None else named)
-    except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, fastavro.schema.SchemaParseException) as error:
         raise ConfigError(f"schema of avro: {error or type(error).__name__}") from None
 
 

@@ -196,7 +196,7 @@ class SchemaRegistry:
                     raise SchemaNotFound(f"{self._url} has no {what}") from None
                 if error.code < 500:
                     break
-            except (URLError, OSError, ValueError) as error:
+            except (URLError, OSError, ValueError, RecursionError) as error:
                 failure = str(getattr(error, "reason", error))
         raise RegistryFailed(f"the schema registry {self._url} was asked for {what}: {failure}")
 
@@ -288,7 +288,7 @@ def _reason(error: HTTPError) -> str:
     """Return the reason in a registry's refusal."""
     try:
         message = json.loads(error.read(ANSWER_BYTES_MAX)).get("message", "")
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return ""
     return f", {message:.300}" if message else ""
 

@@ -212,7 +212,7 @@ def _text(kind: str, schema: Text, registry: Schemas | None, subject: str) -> Sc
 def _object(text: str) -> Mapping[str, Any]:
     try:
         made = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"JSON Schema: {error}") from None
     if not isinstance(made, dict):
         raise ConfigError("JSON Schema: an object is wanted")

@@ -82,7 +82,7 @@ def _written(
             TopicAndPartition(str(topic), int(number)): int(offset)
             for topic, number, offset in json.loads(fields.get("offsets", ""))
         }
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ConfigError("this plan cannot be read: make it again") from error
     kind = _kind(fields.get("store", ""))
     console.reader.ask(lambda admin: admin.alter_group_offsets(name, wanted, kind=kind))

@@ -56,7 +56,7 @@ class BatchDecision:
                 for name, producer_id, epoch, is_implicit in content["transactions"]
             )
             return cls(str(content["query"]), int(content["batch"]), transactions)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise RemoteProtocolError(f"a decision that cannot be read: {value[:200]!r}") from error
 
 
