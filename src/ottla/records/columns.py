@@ -180,10 +180,10 @@ def in_microseconds(times: pa.Array) -> pa.Array:
     try:
         return times.cast(MICROSECONDS)
     except pa.ArrowInvalid:
-        most = ((1 << 63) - 1) // 1000
-        numbers = times.cast(_INT64).to_pylist()
-        fitting = [None if number is None or abs(number) > most else 1000 * number for number in numbers]
-        return pa.array(fitting, _INT64).cast(MICROSECONDS)
+        import pyarrow.compute as pc  # takes a while, and such times are rare
+
+        fits = pc.less_equal(pc.abs(times.cast(_INT64)), ((1 << 63) - 1) // 1000)
+        return pc.if_else(fits, times, pa.scalar(None, times.type)).cast(MICROSECONDS)
 
 
 def plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
