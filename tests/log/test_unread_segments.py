@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 
@@ -16,6 +19,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import ColdRead
 from ottla.log.retention import apply_retention
 from ottla.log.segment import Segment
+from ottla.log.segment_file import SegmentFile
 from ottla.log.segment_list import damage_in
 from ottla.log.time_lookup import largest_timestamp, offset_for_timestamp
 from ottla.log.undecided import StoredAbort
@@ -56,6 +60,30 @@ def test_a_start_reads_only_the_active_segment(tmp_path: Path, rows: Rows) -> No
     assert log.size == sum(path.stat().st_size for path in (tmp_path / "t-0").glob("*.log"))
     assert log.read(log.segments[2].base_offset + 1, 100)
     assert read_segments(log) == [2, last]
+    assert rows_of(log) == rows
+
+
+def test_threads_that_ask_for_a_listed_segment_at_once_get_one_file(
+    tmp_path: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(tmp_path)
+    listed = log.segments[:-1]
+    together, path_of = Barrier(4), file_names.segment_path
+
+    def path_when_all_ask(directory: Path, base: int, suffix: str) -> str:
+        with suppress(BrokenBarrierError):  # so that all of them make the first one
+            together.wait(1)
+        return path_of(directory, base, suffix)
+
+    monkeypatch.setattr(file_names, "segment_path", path_when_all_ask)
+
+    def asked(_: int) -> list[SegmentFile]:
+        return [segment.file for segment in listed]
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(asked, range(4)))
+    assert all(mine is other for files in found[1:] for mine, other in zip(found[0], files, strict=True))
+    assert found[0] == [segment.file for segment in listed]
     assert rows_of(log) == rows
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -84,14 +85,26 @@ def read_checksums(directory: Path) -> dict[str, list[int]]:
         return {}
 
 
-def read_pairs(path: Path) -> list[tuple[int, int]]:
+def read_pairs(path: str | Path) -> list[tuple[int, int]]:
     """Rows of two numbers, such as an epoch and its first offset; empty if there is no file.
 
     Both numbers must grow from row to row.
     """
-    pairs = [(int(first), int(second)) for first, second in _rows(path, fields=2)]
+    pairs = _pairs(_text_of(path))
+    if pairs is None:
+        raise _not_a_checkpoint(Path(path))
+    return list(pairs)
+
+
+@lru_cache(maxsize=256)
+def _pairs(text: str) -> tuple[tuple[int, int], ...] | None:
+    """The pairs of numbers in a file's text; None if it is not right. Most partitions have the same."""
+    rows = _parsed(text, fields=2)
+    if rows is None:
+        return None
+    pairs = tuple((int(first), int(second)) for first, second in rows)
     if any(a >= c or b >= d for (a, b), (c, d) in pairwise(pairs)) or any(a < 0 or b < 0 for a, b in pairs):
-        raise _not_a_checkpoint(path)
+        return None
     return pairs
 
 
@@ -108,7 +121,14 @@ def _text(rows: Iterable[str]) -> bytes:
 
 
 def _rows(path: Path, fields: int) -> list[list[str]]:
-    lines = _lines(path)
+    rows = _parsed(_text_of(path), fields)
+    if rows is None:
+        raise _not_a_checkpoint(path)
+    return rows
+
+
+def _parsed(text: str, fields: int) -> list[list[str]] | None:
+    lines = text.splitlines()
     if not lines:
         return []  # Kafka makes the file before it has anything to say
     rows = [line.split(" ") for line in lines[2:] if line]
@@ -117,27 +137,30 @@ def _rows(path: Path, fields: int) -> list[list[str]]:
         _ = [int(number) for row in rows for number in row[fields - 2 :]]
     except (IndexError, ValueError):
         is_right = False
-    if not is_right or any(len(row) != fields for row in rows):
-        raise _not_a_checkpoint(path)
-    return rows
+    return rows if is_right and all(len(row) == fields for row in rows) else None
 
 
 def _not_a_checkpoint(path: Path) -> StorageError:
     return StorageError(f"{path} is no checkpoint file of version 0: {REMEDY.format(path.parent)}")
 
 
-def _lines(path: Path) -> list[str]:
+def _text_of(path: str | Path) -> str:
+    """The text of a file; empty if there is none."""
     try:
-        return read_whole(os.fspath(path)).decode().splitlines()
+        return read_whole(os.fspath(path)).decode()
     except FileNotFoundError:
-        return []
+        return ""
     except UnicodeDecodeError as error:
-        raise StorageError(f"{path} is damaged, it is not text: {REMEDY.format(path.parent)}") from error
+        raise StorageError(
+            f"{path} is damaged, it is not text: {REMEDY.format(Path(path).parent)}"
+        ) from error
 
 
 def read_properties(path: Path) -> dict[str, str]:
     """A Java properties file of simple lines; empty if there is none."""
-    pairs = (line.split("=", 1) for line in _lines(path) if "=" in line and not line.startswith("#"))
+    pairs = (
+        line.split("=", 1) for line in _text_of(path).splitlines() if "=" in line and not line.startswith("#")
+    )
     return {name.strip(): value.strip() for name, value in pairs}
 
 

@@ -19,7 +19,7 @@ INDEX_SUFFIXES = (INDEX, TIME_INDEX, ABORTED_INDEX)
 SUFFIXES = (LOG, *INDEX_SUFFIXES)
 DELETED_DIRECTORY = "-delete"
 
-_SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)(\.cleaned|\.swap|\.deleted)?")
+_SEGMENT_FILE = r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)(\.cleaned|\.swap|\.deleted)?"
 _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-(\d{1,10})")
 
 
@@ -35,7 +35,7 @@ def segment_path(directory: Path, base_offset: int, suffix: str) -> str:
 
 def parse_segment_file(name: str) -> tuple[int, str, str] | None:
     """(base offset, suffix, state suffix or "") of a file name; None for any other file."""
-    match = _SEGMENT_FILE.fullmatch(name)
+    match = re.fullmatch(_SEGMENT_FILE, name)
     return None if match is None else (int(match[1]), match[2], match[3] or "")
 
 

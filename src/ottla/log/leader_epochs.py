@@ -6,6 +6,7 @@ There is no replication here, so epochs only matter to clients: they ask where a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -27,16 +28,26 @@ class LeaderEpochs:
     The batches know their epochs too: `check` takes them from there where the file is damaged.
     """
 
-    def __init__(self, directory: Path, file_system: FileSystem, *, is_new: bool = False) -> None:
-        self._path = directory / checkpoints.LEADER_EPOCHS
+    def __init__(
+        self, directory: Path, file_system: FileSystem, *, is_new: bool = False, last: int = -1
+    ) -> None:
+        """`last` is the epoch of the last batch after a clean stop: a file with that one epoch is right."""
+        self._directory = directory
         self._file_system = file_system
         self._is_damaged = False
         self._is_unflushed = False
-        self._confirmed = -1  # the last epoch that was found in its first batch
+        self._confirmed = -1  # the last epoch that was found in a batch
         try:
-            self.entries = [] if is_new else checkpoints.read_pairs(self._path)
+            path = f"{directory}{os.sep}{checkpoints.LEADER_EPOCHS}"
+            self.entries = [] if is_new else checkpoints.read_pairs(path)
         except StorageError:
             self.entries, self._is_damaged = [], True
+        if len(self.entries) == 1 and self.latest == last:
+            self._confirmed = last
+
+    @property
+    def _path(self) -> Path:
+        return self._directory / checkpoints.LEADER_EPOCHS
 
     @property
     def latest(self) -> int:

@@ -56,7 +56,8 @@ class PartitionLog:
         self.start_offset = min(max(opening.start, segments[0].base_offset), self.high_watermark)
         # Never above the log's end: what is flushed from there on is not flushed yet.
         self.recovery_point = min(opening.recovery_point, self.high_watermark)
-        self.epochs = LeaderEpochs(self.path, self.file_system, is_new=opening.is_new)
+        last_epoch = segments[-1].last_epoch if opening.clean else -1
+        self.epochs = LeaderEpochs(self.path, self.file_system, is_new=opening.is_new, last=last_epoch)
         self.was_new = opening.is_new  # its directory was empty
         self.cuts = 0  # how often it was truncated: work that began before is void
         self.is_closed = self.is_compacting = False
@@ -296,10 +297,9 @@ class PartitionLog:
     def _files_from(self, offset: int) -> Iterator[tuple[SegmentFile, int]]:
         offset = max(offset, self.start_offset)
         for segment in self._segments.from_offset(offset):
-            with contextlib.suppress(KafkaError):
-                first = segment.locate(offset)
-                if first is not None:
-                    yield segment.file, first.position
+            position = segment.position_from(offset)
+            if position is not None:
+                yield segment.file, position
 
     # ---- remove
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+from functools import lru_cache
 from pathlib import Path
 
 from ottla.log.file_system import FileSystem, read_whole
@@ -25,8 +26,18 @@ ID_BYTES = 16
 def read(directory: Path) -> bytes | None:
     """The topic's id; None if the file is missing or has none."""
     try:
-        lines = read_whole(f"{directory}{os.sep}{FILE_NAME}").decode().splitlines()
-    except (OSError, UnicodeDecodeError):
+        data = read_whole(f"{directory}{os.sep}{FILE_NAME}")
+    except OSError:
+        return None
+    return _topic_id(data)
+
+
+@lru_cache(maxsize=256)
+def _topic_id(data: bytes) -> bytes | None:
+    """What a file says; those of a topic say the same."""
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError:
         return None
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     try:

@@ -17,12 +17,12 @@ would then list batches that are not there.
 from __future__ import annotations
 
 import os
-import re
 import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.log.batch_header import named
 from ottla.log.file_system import FileSystem, read_whole
 from ottla.model.checksums import crc32c
 from ottla.model.errors import StorageError
@@ -32,7 +32,7 @@ VERSION = 1
 # The one before the newest serves if that turns out to be damaged, or the log is cut below it.
 KEPT = 2
 
-_NAME = re.compile(r"(\d{20})\.snapshot")
+_NAME_CHARS = 20 + len(SUFFIX)
 _HEAD = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
@@ -79,7 +79,7 @@ def decode(data: bytes) -> list[ProducerEntry] | None:
     rows = body[_COUNT.size :]
     if len(rows) != _COUNT.unpack_from(body)[0] * _ENTRY.size:
         return None
-    return [ProducerEntry(*fields) for fields in _ENTRY.iter_unpack(rows)]
+    return [named(ProducerEntry, fields) for fields in _ENTRY.iter_unpack(rows)]
 
 
 def newest_offset(directory: Path) -> int:
@@ -114,12 +114,12 @@ def read_latest(
     snapshot, removed = None, False
     try:
         for offset in reversed(_offsets(directory, names)):
-            path = _path(directory, offset)
-            entries = decode(read_whole(os.fspath(path))) if start <= offset <= end else None
+            path = f"{directory}{os.sep}{offset:020d}{SUFFIX}"
+            entries = decode(read_whole(path)) if start <= offset <= end else None
             if entries is not None:
                 snapshot = Snapshot(offset, entries)
                 break
-            file_system.remove(path)
+            file_system.remove(Path(path))
             removed = True
         if removed:
             file_system.sync_directory(directory)
@@ -148,8 +148,8 @@ def write(directory: Path, snapshot: Snapshot, file_system: FileSystem) -> None:
 
 def _offsets(directory: Path, names: Sequence[str] | None = None) -> list[int]:
     listed = os.listdir(directory) if names is None else names
-    found = (_NAME.fullmatch(name) for name in listed if name.endswith(SUFFIX))
-    return sorted(int(name[1]) for name in found if name is not None)
+    offsets = (name[: -len(SUFFIX)] for name in listed if name.endswith(SUFFIX) and len(name) == _NAME_CHARS)
+    return sorted(int(offset) for offset in offsets if offset.isdecimal())
 
 
 def _path(directory: Path, offset: int) -> Path:

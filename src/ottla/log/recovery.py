@@ -25,8 +25,8 @@ from ottla.log.log_config import LogConfig
 from ottla.log.lost_offsets import read_gaps
 from ottla.log.recovery_report import Cut, RecoveryReport
 from ottla.log.segment import Segment
-from ottla.log.segment_file import SegmentFile
 from ottla.log.segment_names import SegmentNames
+from ottla.log.segment_parts import Listing
 from ottla.model.errors import DamagedLog
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class LogOpening:
 
 def load_segments(opening: LogOpening, names: SegmentNames) -> tuple[list[Segment], RecoveryReport]:
     """Run all passes. Returns at least one segment; the last one is active. `names`: what is there."""
-    snapshots = [name for name in names.names if name.endswith(producer_snapshots.SUFFIX)]
+    snapshots = [name for name in names.others if name.endswith(producer_snapshots.SUFFIX)]
     report = RecoveryReport(opening.clean, snapshots=snapshots)
     names = finish_swaps(opening, names, report)
     sweep(opening, names, report)
@@ -142,13 +142,14 @@ def load(opening: LogOpening, names: SegmentNames, report: RecoveryReport) -> li
     that end below the recovery point are trusted, and the others verified: the indexes of one that ends at it
     are flushed with what follows. The last segment is always verified then, for the same reason.
 
-    Of a trusted segment that is sealed nothing is read yet, if its files are there: see `Segment`."""
-    if not names.bases():
+    Of a trusted segment that is sealed nothing is read yet, if its files are there: see `Segment.listed`."""
+    bases = names.bases()
+    if not bases:
         check_ends(opening, opening.start)
         return [_segment(opening, opening.start)]
     segments: list[Segment] = []
     try:
-        _load_into(segments, opening, names, report)
+        _load_into(segments, opening, names, bases, report)
     except BaseException:
         for segment in segments:
             segment.close()
@@ -157,21 +158,25 @@ def load(opening: LogOpening, names: SegmentNames, report: RecoveryReport) -> li
 
 
 def _load_into(
-    segments: list[Segment], opening: LogOpening, names: SegmentNames, report: RecoveryReport
+    segments: list[Segment],
+    opening: LogOpening,
+    names: SegmentNames,
+    bases: list[int],
+    report: RecoveryReport,
 ) -> None:
-    bases, complete = names.bases(), names.complete()
-    known_gaps = set(read_gaps(opening.directory) if lost_offsets.FILE_NAME in names.names else ())
+    complete, with_aborts = names.complete(), names.aborts()
+    known_gaps = set(read_gaps(opening.directory) if lost_offsets.FILE_NAME in names.others else ())
+    listing = Listing(opening, frozenset(end for _, end in known_gaps), {})
     aborts = AbortRecovery(opening.directory)
     for index, base in enumerate(bases):
         behind = bases[index + 1] if index + 1 < len(bases) else None
         trusted = opening.clean or (behind is not None and behind < opening.recovery_point)
-        segment = _sealed(opening, base, behind, known_gaps) if trusted and base in complete else None
-        if segment is not None:
-            segments.append(segment)
+        if trusted and behind is not None and base in complete:
+            segments.append(Segment.listed(listing, base, behind))
             continue
         segment = _segment(opening, base)
         segments.append(segment)
-        end = segment.load(next_offset=behind) if trusted else None
+        end = segment.load(next_offset=behind, has_aborts=base in with_aborts) if trusted else None
         if end is None:
             if trusted:
                 report.indexes_rebuilt.append(base)
@@ -225,19 +230,6 @@ def catch_up(opening: LogOpening, segments: list[Segment], report: RecoveryRepor
 def _segment(opening: LogOpening, base: int) -> Segment:
     return Segment(
         opening.directory, base, opening.config, opening.file_system, opening.now_ms, is_new=opening.is_new
-    )
-
-
-def _sealed(opening: LogOpening, base: int, behind: int | None, known_gaps: set[Gap]) -> Segment | None:
-    """A segment that is read later; None if it is not sealed."""
-    if behind is None:
-        return None
-    path = file_names.segment_path(opening.directory, base, LOG)
-    file = SegmentFile(path, opening.file_system, is_made=True)
-    may_have_gap = opening.may_have_gap(behind) or any(end == behind for _, end in known_gaps)
-    place, files = opening.directory, opening.file_system
-    return Segment.sealed(
-        place, file, base, behind, opening.config, files, opening.now_ms, may_have_gap=may_have_gap
     )
 
 

@@ -13,6 +13,7 @@ directory.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from collections.abc import Sequence
@@ -24,8 +25,9 @@ from ottla.log.log_config import LogConfig
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from ottla.log.recent_batches import BatchSummary, Span
 from ottla.log.segment_file import Read, SegmentFile, search
-from ottla.log.segment_parts import IN_FILES, SegmentParts
+from ottla.log.segment_parts import IN_FILES, Listing, SegmentParts
 from ottla.log.undecided import StoredAbort
+from ottla.model.errors import KafkaError
 from ottla.model.record_layout import NO_TIMESTAMP
 
 # Writing the index files takes about as long as appending a batch, so it is done once for many entries.
@@ -55,36 +57,29 @@ class Segment(SegmentParts):
         path = file_names.segment_path(directory, base_offset, file_names.LOG + state)
         is_later = base_offset == 0 and not state and (is_new or not os.path.exists(path))
         file = SegmentFile(path, file_system, later=is_later)
-        self._begin(directory, file, base_offset, base_offset, config, file_system, created_ms)
+        self.base_offset = self.next_offset = base_offset
+        self._begin(directory, file, config, file_system, created_ms)
         self._begin_reading()
 
     @classmethod
-    def sealed(
-        cls,
-        directory: Path,
-        file: SegmentFile,
-        base_offset: int,
-        next_offset: int,
-        config: LogConfig,
-        file_system: FileSystem,
-        created_ms: int,
-        *,
-        may_have_gap: bool = True,
-    ) -> Segment:
-        """A segment with all files but that of aborts, to be trusted; none of them is opened yet.
+    def listed(cls, listing: Listing, base_offset: int, next_offset: int) -> Segment:
+        """A sealed segment with all files but that of aborts, to be trusted; none of them is opened yet.
 
-        `next_offset` is the base of the next one. `may_have_gap`: it is known why offsets before that one may
-        be missing; otherwise this is noted as damage when the files are read.
+        `next_offset` is the base of the next one. If it is not known why offsets before that one should be
+        missing, this is noted as damage when the files are read.
         """
         segment = cls.__new__(cls)
-        segment._begin(directory, file, base_offset, next_offset, config, file_system, created_ms)
-        segment._may_have_gap = may_have_gap
+        segment._listing = listing
+        segment.base_offset = base_offset
+        segment.next_offset = next_offset
+        segment.is_read = False
         return segment
 
     def _read_files(self) -> None:
         """Take in what the files say. A twin of this segment reads them: another thread may do the same."""
-        offsets, files = (self.base_offset, self.next_offset), self._file_system
-        twin = Segment.sealed(self.directory, self.file, *offsets, self._config, files, self.created_ms)
+        twin = Segment.__new__(Segment)
+        twin.base_offset, twin.next_offset = self.base_offset, self.next_offset
+        twin._begin(self.directory, self.file, self._config, self._file_system, self.created_ms)
         twin._begin_reading()
         end = twin.load(next_offset=self.next_offset)
         if end is None:
@@ -246,6 +241,15 @@ class Segment(SegmentParts):
             return self._look_again(offset, found)
         return None
 
+    def position_from(self, offset: int) -> int | None:
+        """Where the batches begin that end at or after `offset`; None without one, or if damage hides it."""
+        if offset <= self.base_offset:
+            return 0
+        with contextlib.suppress(KafkaError):
+            first = self.locate(offset) if offset < self.next_offset else None
+            return None if first is None else first.position
+        return None
+
     def offset_after(self, offset: int, size: int) -> int:
         """An offset at or after the end of a read of `size` bytes from `offset` on. Reads no files."""
         end = self.offset_index.offset_after(offset, size) if self.is_read else None
@@ -282,15 +286,16 @@ class Segment(SegmentParts):
 
     # ---- load and cut
 
-    def load(self, *, next_offset: int | None) -> int | None:
+    def load(self, *, next_offset: int | None, has_aborts: bool = True) -> int | None:
         """Trust the files: read the indexes, and walk from the last index entry to the end.
 
-        `next_offset` is the base of the segment after this one. Returns one past the last offset, or None
-        if the files contradict each other: then the segment must be verified and its indexes rebuilt.
+        `next_offset` is the base of the segment after this one. Without `has_aborts` it is known that there
+        is no file of aborted transactions. Returns one past the last offset, or None if the files contradict
+        each other: then the segment must be verified and its indexes rebuilt.
         """
         if not self.offset_index.load(self.size) or not self.time_index.load():
             return None
-        if not self.aborted.load(self.base_offset):
+        if has_aborts and not self.aborted.load(self.base_offset):
             return None
         indexed_time, time_offset = self.max_timestamp, _ = self.time_index.last
         self.max_timestamp_offset = time_offset
@@ -319,6 +324,7 @@ class Segment(SegmentParts):
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
             self.next_offset = header.last_offset + 1
+            self.last_epoch = header.leader_epoch
             self._bytes_since_index += header.size
             at = header.position + header.size
         self.recent.clear(self.next_offset)

@@ -184,7 +184,7 @@ class SegmentList:
 
 def damage_in(segments: Iterable[Segment]) -> list[str]:
     """What readers have found damaged, for each segment."""
-    return [segment.file.damage for segment in segments if segment.file.damage is not None]
+    return [damage for segment in segments if (damage := segment.damage) is not None]
 
 
 def swap_in(

@@ -33,7 +33,7 @@ class UndecidedTransactions:
 
     def __init__(self, first_offsets: Mapping[int, int] | None = None) -> None:
         known = first_offsets or {}
-        self._first_offsets = dict(sorted(known.items(), key=lambda item: item[1]))
+        self._first_offsets = dict(sorted(known.items(), key=lambda item: item[1])) if known else {}
 
     @property
     def first_offset(self) -> int:

@@ -322,7 +322,7 @@ def _with_entry(state: ProducerState | None, entry: ProducerEntry) -> ProducerSt
         offsets = entry.last_offset - entry.offset_delta, entry.last_offset
         batches = (*earlier[1 - BATCHES_KEPT :], (first_sequence, last_sequence, *offsets, entry.timestamp))
     transaction = entry.coordinator_epoch, entry.transaction_offset
-    return ProducerState(entry.epoch, last_sequence, entry.timestamp, batches, *transaction)
+    return named(ProducerState, (entry.epoch, last_sequence, entry.timestamp, batches, *transaction))
 
 
 def _to_entry(producer_id: int, state: ProducerState) -> ProducerEntry:
