@@ -24,7 +24,6 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.scram_users import ScramUsers
 from ottla.broker.serving.client_quotas import QuotaLimits
 from ottla.broker.serving.output import Output
@@ -42,6 +41,7 @@ from ottla.log.file_system import REAL, FileSystem
 from ottla.model.errors import StorageError
 
 if TYPE_CHECKING:
+    from ottla.broker.security.authorizer import Authorizer
     from ottla.broker.share_groups.share_service import ShareGroupService
 
 FLUSHES_AT_ONCE = 32
@@ -75,9 +75,11 @@ class Cluster:
         self.transactions = TransactionBrokers(self.store)
         self.scram_users = ScramUsers(self.store.catalog)
         self.quota_limits = QuotaLimits(self.store.catalog.entities)
-        self.authorizer = (
-            Authorizer(config.authorizer, self.store.catalog) if config.authorizer.is_on else None
-        )
+        self.authorizer: Authorizer | None = None
+        if config.authorizer.is_on:
+            from ottla.broker.security.authorizer import Authorizer
+
+            self.authorizer = Authorizer(config.authorizer, self.store.catalog)
 
     @cached_property
     def shares(self) -> ShareGroupService:

@@ -19,7 +19,6 @@ from itertools import pairwise
 from typing import NoReturn
 
 from ottla.cli.connection_options import add_connection_options
-from ottla.cli.kafka.flags import WrongFlags
 from ottla.model.did_you_mean import hint
 from ottla.model.errors import ConfigError, OttlaError
 
@@ -123,6 +122,8 @@ class CommandOutcome:
 @contextmanager
 def reported(form: str) -> Iterator[CommandOutcome]:
     """Print an expected error as an object on standard output if `form` is JSON; else let it propagate."""
+    from ottla.cli.kafka.flags import WrongFlags  # here: a broker's start does not need it
+
     outcome = CommandOutcome()
     try:
         yield outcome

@@ -9,7 +9,7 @@ from ottla.model.errors import ConfigError
 
 # "[::1]:9092", "kafka-1.example:9092", and what people paste from listeners: "PLAINTEXT://kafka-1:9092".
 _IPV6 = r"(?=[^]]*:[^]]*:)[0-9a-fA-F:.]+(?:%[\w.-]+)?"
-_TEXT = re.compile(rf"(?:[A-Za-z0-9_]+://)?(?:\[({_IPV6})\]|([^\s:/\[\]]+)):([0-9]{{1,5}})/?")
+_TEXT = rf"(?:[A-Za-z0-9_]+://)?(?:\[({_IPV6})\]|([^\s:/\[\]]+)):([0-9]{{1,5}})/?"
 PORT_MAX = 65535
 
 
@@ -25,7 +25,7 @@ class Address(NamedTuple):
 
 def parse_address(text: str) -> Address:
     """Parse HOST:PORT or [IPV6]:PORT. Raises ConfigError."""
-    match = _TEXT.fullmatch(text.strip())
+    match = re.fullmatch(_TEXT, text.strip())
     if match is None or not 0 < int(match[3]) <= PORT_MAX:
         raise ConfigError(f"{text!r} is no address of a broker: write HOST:PORT, as in kafka-1.example:9092")
     return Address(match[1] or match[2], int(match[3]))

@@ -70,8 +70,8 @@ WORD_SPELLING_MIN = 0.75
 COVERED_MIN = 0.5
 """The part of a known name's words that an abbreviation has to name."""
 
-_SEPARATORS = re.compile(r"[._\-\s]+")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SEPARATORS = r"[._\-\s]+"
+_CAMEL = r"(?<=[a-z0-9])(?=[A-Z])"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
@@ -132,8 +132,8 @@ def _likeness(one: str, other: str) -> float:
 
 
 def _words(name: str) -> list[str]:
-    return [word for word in _SEPARATORS.split(_CAMEL.sub(".", name).lower()) if word]
+    return [word for word in re.split(_SEPARATORS, re.sub(_CAMEL, ".", name).lower()) if word]
 
 
 def _squeezed(name: str) -> str:
-    return _SEPARATORS.sub("", name).lower()
+    return re.sub(_SEPARATORS, "", name).lower()

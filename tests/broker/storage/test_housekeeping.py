@@ -141,7 +141,7 @@ def test_compaction_of_the_others_goes_on_where_one_cannot_begin(
                     raise StorageError("no descriptor is left")
                 return begin_all(log, *arguments, **more)
 
-            monkeypatch.setattr(housekeeping_module, "begin", begin)
+            monkeypatch.setattr(compaction, "begin", begin)
             thread.wait_for(housekeeping.compact())
             assert len(stored(client, "good")) < 5
             assert len(stored(client, "bad")) == 10

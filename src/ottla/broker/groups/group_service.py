@@ -16,16 +16,14 @@ from ottla.broker.storage.topic_store import TopicStore
 from ottla.log.end_markers import EndMarker
 from ottla.model.error_codes import Code
 from ottla.model.topic_partition import OFFSETS_TOPIC
-from ottla.wire.api.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
-from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
-from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.schema import Request, Response
 
 if TYPE_CHECKING:
     from ottla.broker.groups.coordinator import GroupCoordinator, GroupDecision  # noqa: F401 (base below)
+
+
+JOIN_GROUP, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 14, 68
+"""Keys of APIs whose messages have metadata: their modules are loaded by the handlers."""
 
 
 def _new_member_id() -> str:
@@ -71,17 +69,24 @@ class GroupService(CoordinatorService["GroupDecision"]):
         A group is stored as one record, so message.max.bytes limits the metadata of one request, as in Kafka.
         Small joins pass at the limit too: a few greedy members cannot shut out the others.
         """
-        if isinstance(request, JoinGroupRequest):
-            size = sum(len(protocol.metadata) for protocol in request.protocols)
+        key, asked = request.API.key, cast(Any, request)
+        if key == JOIN_GROUP:
+            size = sum(len(protocol.metadata) for protocol in asked.protocols)
             if self._is_too_much(size):
-                return JoinGroupResponse(error_code=Code.GROUP_MAX_SIZE_REACHED, member_id=request.member_id)
-        elif isinstance(request, SyncGroupRequest):
-            size = sum(len(item.assignment) for item in request.assignments)
+                from ottla.wire.api.join_group import JoinGroupResponse
+
+                return JoinGroupResponse(error_code=Code.GROUP_MAX_SIZE_REACHED, member_id=asked.member_id)
+        elif key == SYNC_GROUP:
+            size = sum(len(item.assignment) for item in asked.assignments)
             if self._is_too_much(size):
+                from ottla.wire.api.sync_group import SyncGroupResponse
+
                 return SyncGroupResponse(error_code=Code.UNKNOWN_SERVER_ERROR)
-        elif isinstance(request, ConsumerGroupHeartbeatRequest):
-            names = request.subscribed_topic_names or []
-            if self._is_too_much(sum(map(len, names)) + len(request.subscribed_topic_regex or "")):
+        elif key == CONSUMER_GROUP_HEARTBEAT:
+            names = asked.subscribed_topic_names or []
+            if self._is_too_much(sum(map(len, names)) + len(asked.subscribed_topic_regex or "")):
+                from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+
                 return ConsumerGroupHeartbeatResponse(error_code=Code.GROUP_MAX_SIZE_REACHED)
         return None
 

@@ -92,6 +92,15 @@ def served_versions(*, zookeeper: bool) -> Mapping[int, VersionRange]:
     }
 
 
+_OTHERS = (
+    "ottla.broker.security.sasl_session",
+    "ottla.broker.serving.login_gate",
+    "ottla.broker.serving.guard",
+    "ottla.log.compaction",
+)
+"""Modules that no handler imports, and that are not loaded before they are needed."""
+
+
 @cache
 def handler(key: int) -> Handler:
     """Return the handler of an API: `HANDLER` of the module that is called like the API's in `wire.api`."""
@@ -103,4 +112,7 @@ def all_loaded() -> Generator[None, None, None]:
     """Import the handlers that nobody has called, with their messages: one at each step."""
     for key in SERVED:
         handler(key)
+        yield
+    for name in _OTHERS:
+        import_module(name)
         yield

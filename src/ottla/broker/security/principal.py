@@ -25,9 +25,9 @@ _SHORT = {
 }
 _OIDS = {"emailAddress": ("1.2.840.113549.1.9.1", "16"), "serialNumber": ("2.5.4.5", "13")}
 """Java has no short names for these, and writes their values as ASN.1: by OID, and the tag of their text."""
-_SPECIAL = re.compile(r'([,+"\\<>;])')
-_RULE = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,|$)")
-_GROUP = re.compile(r"\$([0-9])")
+_SPECIAL = r'([,+"\\<>;])'
+_RULE = r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,|$)"
+_GROUP = r"\$([0-9])"
 
 
 class Principal(NamedTuple):
@@ -57,7 +57,7 @@ class CertificateNames:
         self._rules: list[_Rule] = []
         at = 0
         while at < len(rules.strip()):
-            match = _RULE.match(rules.strip(), at)
+            match = re.compile(_RULE).match(rules.strip(), at)
             if match is None:
                 raise ConfigError(f"{setting}={rules}: write RULE:pattern/replacement/[LU], or DEFAULT")
             self._rules.append(_rule(match, setting))
@@ -86,7 +86,7 @@ def _rule(match: re.Match[str], setting: str) -> _Rule:
     if default:
         return _Rule(None, "", "")
     try:
-        return _Rule(re.compile(pattern), _GROUP.sub(r"\\g<\1>", replacement), case)
+        return _Rule(re.compile(pattern), re.sub(_GROUP, r"\\g<\1>", replacement), case)
     except re.error as error:
         raise ConfigError(f"{setting}: the pattern {pattern} cannot be read: {error}") from None
 
@@ -103,7 +103,7 @@ def _attribute(name: str, value: str) -> str:
     if name in _OIDS:
         oid, tag = _OIDS[name]
         return f"{oid}=#{tag}{len(value.encode()):02x}{value.encode().hex()}"
-    escaped = _SPECIAL.sub(r"\\\1", value)
+    escaped = re.sub(_SPECIAL, r"\\\1", value)
     if escaped.startswith((" ", "#")):
         escaped = f"\\{escaped}"
     return f"{_SHORT.get(name, name)}={escaped}"

@@ -12,14 +12,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ottla.broker.security.principal import ANONYMOUS
 from ottla.broker.serving.answer_writer import UNSENT_BYTES_HIGH, AnswerWriter
 from ottla.broker.serving.connection_context import ConnectionContext
 from ottla.broker.serving.express_lane import ExpressLane
 from ottla.broker.serving.handler import Cancellable, DividedCall, DropConnection, Handler, Inquiry, refusal
-from ottla.broker.serving.login_gate import LoginGate
 from ottla.broker.serving.throttle import Throttle
 from ottla.broker.storage.memory import SMALL_BYTES
 from ottla.model.error_codes import Code
@@ -35,6 +34,9 @@ from ottla.wire.server_connection import (
     ServerConnection,
     encoded_answer,
 )
+
+if TYPE_CHECKING:
+    from ottla.broker.serving.login_gate import LoginGate
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +67,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         short_cut = context.lane_of(self._express)
         session, sasl = context.security.session(), context.security.listener.sasl
         if session is not None and sasl is not None:
+            from ottla.broker.serving.login_gate import LoginGate
+
             self.login_gate = LoginGate(session, sasl, context.security.unauthenticated, short_cut, self)
             short_cut = self.login_gate.take
         self._wire = ServerConnection(

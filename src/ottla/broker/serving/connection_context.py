@@ -9,7 +9,6 @@ from functools import partial
 from ottla.broker.security.listener_security import ListenerSecurity
 from ottla.broker.serving.express_lane import ExpressLane
 from ottla.broker.serving.faults import FaultRules
-from ottla.broker.serving.guard import GuardedLane, guarded
 from ottla.broker.serving.handler import Handle, Handler
 from ottla.broker.serving.output import Output
 from ottla.broker.serving.served_broker import ServedBroker
@@ -31,12 +30,20 @@ class ConnectionContext:
     def handle_of(self, handler: Handler) -> Handle:
         """Return the function that handles calls of an API, within the rights of their clients."""
         authorizer = self.broker.authorizer
-        return handler.handle if authorizer is None else partial(guarded, authorizer, handler)
+        if authorizer is None:
+            return handler.handle
+        from ottla.broker.serving.guard import guarded
+
+        return partial(guarded, authorizer, handler)
 
     def lane_of(self, lane: ExpressLane) -> ShortCut:
         """Return the way into the express lane of a connection."""
         authorizer = self.broker.authorizer
-        return lane.take if authorizer is None else GuardedLane(lane, authorizer).take
+        if authorizer is None:
+            return lane.take
+        from ottla.broker.serving.guard import GuardedLane
+
+        return GuardedLane(lane, authorizer).take
 
     @property
     def request_bytes_max(self) -> int:

@@ -12,19 +12,21 @@ from collections.abc import Callable, Generator, Hashable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.coordination.effects import Caller
 from ottla.broker.security.principal import Principal
 from ottla.broker.serving.client_quotas import MutationQuota
 from ottla.broker.serving.division import Division
-from ottla.broker.serving.login_gate import LoginGate
 from ottla.broker.serving.served_broker import ServedBroker
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, OttlaError, StorageError
 from ottla.wire.api.produce import ProduceRequest
 from ottla.wire.schema import Request, Response
 from ottla.wire.server_connection import ReceivedRequest
+
+if TYPE_CHECKING:
+    from ottla.broker.serving.login_gate import LoginGate
 
 log = logging.getLogger(__name__)
 

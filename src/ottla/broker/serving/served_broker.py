@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.groups.group_service import GroupService
-from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.scram_users import ScramUsers
 from ottla.broker.serving.client_quotas import ClientQuotas
 from ottla.broker.serving.fetch_sessions import FetchSessions
@@ -25,6 +24,7 @@ from ottla.model.errors import KafkaError
 from ottla.wire.server_connection import ServedApis
 
 if TYPE_CHECKING:
+    from ottla.broker.security.authorizer import Authorizer
     from ottla.broker.share_groups.share_service import ShareGroupService
     from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
     from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse

@@ -37,7 +37,7 @@ _CLIENT_LIMITS = {
 }
 """The largest whole number of each quota; None: fractions are allowed."""
 _ADDRESS_LIMITS = {"connection_creation_rate": INT_MAX}
-_HOST = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z.:-]*[0-9A-Za-z])?|[0-9A-Fa-f:]+")
+_HOST = r"[0-9A-Za-z](?:[0-9A-Za-z.:-]*[0-9A-Za-z])?|[0-9A-Fa-f:]+"
 
 
 def entity_key(entity: Entity) -> str:
@@ -83,7 +83,7 @@ def _limits(entity: Entity) -> Mapping[str, int | None]:
     if len(entity) > 1:
         raise _refused("quotas of an IP address hold for nothing else: leave user and client-id out")
     address = entity[IP]
-    if address is not None and not _HOST.fullmatch(address):
+    if address is not None and not re.fullmatch(_HOST, address):
         raise _refused(f"{address!r} is not an IP address or a host's name")
     return _ADDRESS_LIMITS
 

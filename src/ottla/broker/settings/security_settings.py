@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.settings.security_table import LISTENER_PREFIX, LISTENER_SETTINGS, MECHANISMS
 from ottla.model.errors import ConfigError
-from ottla.security.jaas import LoginModule, parse_jaas
-from ottla.security.key_stores import StoreSettings
+
+if TYPE_CHECKING:  # loaded by listeners that need them
+    from ottla.security.key_stores import StoreSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ class ListenerValues:
 
 def tls_settings(values: ListenerValues) -> TlsSettings:
     """Return TLS of a listener. Raises ConfigError if there is no key store."""
+    from ottla.security.key_stores import StoreSettings
+
     key_store = StoreSettings(
         values.name("ssl.keystore"),
         values.value("ssl.keystore.type"),
@@ -153,7 +156,9 @@ def _plain_users(values: ListenerValues) -> dict[str, str]:
             f"{name}: PLAIN needs its users: org.apache.kafka.common.security.plain.PlainLoginModule "
             'required user_NAME="PASSWORD";'
         )
-    module: LoginModule = parse_jaas(text, name)
+    from ottla.security.jaas import parse_jaas
+
+    module = parse_jaas(text, name)
     if module.simple_name != "PlainLoginModule":
         raise ConfigError(f"{name}: the class must be PlainLoginModule, not {module.simple_name}")
     users = {

@@ -10,17 +10,18 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.producer_state import save_if_rolled
 from ottla.broker.storage.partition import Partition
 from ottla.broker.storage.runtime import Runtime
 from ottla.broker.storage.topic_store import TopicStore
-from ottla.log.cleanable import dirty_ratio, is_due
-from ottla.log.compaction import CompactionTicket, begin, finish
 from ottla.log.retention import apply_retention, expired, has_to_read
 from ottla.log.segment_list import damage_in
 from ottla.model.errors import StorageError
+
+if TYPE_CHECKING:  # loaded by the first compaction
+    from ottla.log.compaction import CompactionTicket
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +132,8 @@ class Housekeeping:
         partition_log = partition.log
         if partition_log is None or not partition_log.config.is_compacted:
             return False
+        from ottla.log.cleanable import is_due
+
         try:
             return is_due(partition_log, *self._cleaning_state(partition))
         except OSError:  # it has to read files of segments
@@ -138,6 +141,8 @@ class Housekeeping:
             return False
 
     def _dirtiness(self, partition: Partition) -> float:
+        from ottla.log.cleanable import dirty_ratio
+
         assert partition.log is not None
         return dirty_ratio(partition.log, *self._cleaning_state(partition))
 
@@ -149,6 +154,8 @@ class Housekeeping:
         return self._store.directory.first_dirty_offsets.get((partition.topic, partition.index), 0)
 
     async def _compact(self, partition: Partition) -> None:
+        from ottla.log.compaction import begin, finish
+
         store, partition_log = self._store, partition.log
         assert partition_log is not None
         expiry_ms = store.config.producer_id_expiry_ms

@@ -7,6 +7,7 @@ sends WriteTxnMarkers to the leaders.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ottla.broker.coordination.effects import Caller
 from ottla.broker.coordination.led_partitions import partition_for
@@ -19,12 +20,9 @@ from ottla.log.end_markers import EndMarker
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.model.topic_partition import TRANSACTIONS_TOPIC, TopicAndPartition, by_topic
-from ottla.wire.api.add_partitions_to_txn import (
-    AddPartitionsTopic,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsTransaction,
-)
+
+if TYPE_CHECKING:
+    from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 # What a producer is told if its partition could not be added: it knows the answers to Produce, and not those
 # of a coordinator. Retriable ones make it send the batch again.
@@ -88,11 +86,17 @@ class TransactionBrokers:
                 }
             )
 
-        newest = AddPartitionsToTxnRequest.API.version_newest
-        service.ask(_request(claim), Caller(added, newest))
+        request = _request(claim)
+        service.ask(request, Caller(added, request.API.version_newest))
 
 
 def _request(claim: TransactionClaim) -> AddPartitionsToTxnRequest:
+    from ottla.wire.api.add_partitions_to_txn import (  # by the first transaction
+        AddPartitionsTopic,
+        AddPartitionsToTxnRequest,
+        AddPartitionsTransaction,
+    )
+
     topics = [
         AddPartitionsTopic(name=topic, partitions=partitions)
         for topic, partitions in by_topic(claim.partitions).items()
