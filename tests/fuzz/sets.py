@@ -130,6 +130,7 @@ def _seeds() -> list[list[Entry]]:
     rows = _rows(6)
     seeds = [[batch(rows, 3, codec)] for codec in Codec]
     seeds += [[batch(rows[:1], 0, codec), batch(rows[:3], 1, codec)] for codec in Codec]
+    seeds += [[batch(rows[:1], number, codec) for number in range(6)] for codec in Codec]
     seeds += [[batch([], 5)], [batch(rows, 0), batch([], 6), batch(rows, 7)]]
     for magic in (0, 1):
         alone = [message(magic, n, b"k%d" % n if n % 2 else None, b"v" * n or None) for n in range(4)]

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -37,7 +37,7 @@ import numpy.typing as npt
 
 from ottla.kernels import layout
 from ottla.model.errors import ConfigError, CorruptRecord, LocalProtocolError
-from ottla.records import lz4_header, xerial
+from ottla.records import lz4_header, xerial, zstd_runs
 
 U8Array: TypeAlias = npt.NDArray[np.uint8]
 BytesLike: TypeAlias = bytes | bytearray | memoryview | U8Array
@@ -258,6 +258,17 @@ class Arena:
         self.size = start + size
         return start
 
+    def append_zstd(self, batches: Sequence[memoryview]) -> list[tuple[int, int]] | None:
+        """Decompress batches after what is there; where each begins and ends, or None as `decompress_run`."""
+        expected = sum(map(len, batches)) * _EXPANSION_USUAL[Codec.ZSTD] + len(batches) * zstd_runs.MARK_BYTES
+        if self.capacity - self.size < expected and self.capacity < self.limit:
+            self._enlarge(self.size + expected)
+        start = self.size
+        spans = zstd_runs.decompress_run(batches, self._array.data[start:])
+        if spans:
+            self.size = start + spans[-1][1] + zstd_runs.MARK_BYTES
+        return spans and [(start + begin, start + end) for begin, end in spans]
+
     def clear(self) -> None:
         """Forget the bytes, keep the memory."""
         self.size = 0
@@ -267,7 +278,9 @@ class Arena:
             if not self.size:  # nobody needs this much; an error's traceback would keep it for a while
                 self._array = np.empty(min(_ARENA_START_BYTES, self.limit), np.uint8)
             raise _too_big(codec, len(source), self.limit, used=self.size)
-        wanted = self.size + size_hint(codec, source, limit=self.limit)
+        self._enlarge(self.size + size_hint(codec, source, limit=self.limit))
+
+    def _enlarge(self, wanted: int) -> None:
         grown = np.empty(min(max(wanted, 2 * self.capacity, 1), self.limit), np.uint8)
         grown[: self.size] = self.view
         self._array = grown

@@ -40,6 +40,8 @@ _ARENAS: deque[Arena] = deque(maxlen=8)
 MESSAGE_BYTES_GUESS = 32
 """Of a message inside a compressed one, while it is compressed."""
 FORMAT_2_ONLY = 1 << 2
+ZSTD_RUN_BYTES_MAX = 16384
+"""Of a compressed batch: larger ones gain little."""
 LIBRARY_RUN_MAX = 64
 """Entries that are left to the libraries before the kernel is asked again."""
 
@@ -88,7 +90,8 @@ class _Expansion:
                 self._make_room(3 * len(self._table))
             elif status == layout.LEFT:
                 run = 1 if self.done > before else min(2 * run, LIBRARY_RUN_MAX)
-                for entry in self._entries[self.done : self.done + run]:
+                entries = self._entries[self.done : self.done + run]
+                for entry in entries[self._zstd_run(entries) :]:
                     self._append(self._by_library(entry))
             else:
                 return
@@ -129,12 +132,38 @@ class _Expansion:
         fields[layout.SOURCE] = 1
         return np.array([fields], np.int64)
 
-    def _append(self, rows: Table) -> None:
+    def _zstd_run(self, entries: Table) -> int:
+        """Append the first of these entries if they are small zstd batches; returns how many they were."""
+        if len(entries) < 2 or entries[0, layout.ATTRIBUTES] & record_layout.CODEC_MASK != Codec.ZSTD:
+            return 0
+        sizes = entries[:, layout.END] - entries[:, layout.START]
+        fits = (
+            (entries[:, layout.ATTRIBUTES] & record_layout.CODEC_MASK == Codec.ZSTD)
+            & (entries[:, layout.MAGIC] == 2)
+            & (entries[:, layout.COUNT] <= RECORDS_MAX)
+            & (sizes > 0)
+            & (sizes <= ZSTD_RUN_BYTES_MAX)
+        )
+        count = len(entries) if fits.all() else int(fits.argmin())
+        if count < 2:
+            return 0
+        view = self._data.data
+        rows = entries[:count].copy()
+        bounds = rows[:, [layout.START, layout.END]].tolist()
+        spans = self._arena.append_zstd([view[start:end] for start, end in bounds])
+        if spans is None:
+            return 0
+        rows[:, [layout.START, layout.END]] = spans
+        rows[:, layout.SOURCE] = 1
+        self._append(rows, count)
+        return count
+
+    def _append(self, rows: Table, entries: int = 1) -> None:
         self._make_room(len(rows))
         self._table[self.rows : self.rows + len(rows)] = rows
         self.rows += len(rows)
-        self.done += 1
-        self._by_libraries += 1
+        self.done += entries
+        self._by_libraries += entries
 
     def _make_room(self, rows: int) -> None:
         """For so many rows more."""
