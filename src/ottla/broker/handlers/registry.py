@@ -94,6 +94,8 @@ def served_versions(*, zookeeper: bool) -> Mapping[int, VersionRange]:
 
 _OTHERS = (
     "ottla.broker.security.sasl_session",
+    "ottla.broker.security.tls_contexts",
+    "ottla.broker.security.token_login",
     "ottla.broker.serving.login_gate",
     "ottla.broker.serving.guard",
     "ottla.log.compaction",
