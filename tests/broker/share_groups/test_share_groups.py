@@ -132,10 +132,11 @@ def test_a_lock_is_renewed_and_a_fetch_waits_for_records(shared: EmbeddedBroker)
 
 
 def test_a_group_may_forbid_renewals(shared: EmbeddedBroker) -> None:
+    """With the error of Kafka 4.3.1."""
     configure_group(shared.bootstrap, "share", share_renew_acknowledge_enable="false")
     with Member(shared, ["orders"]) as member:
         assert member.acquire() == [(0, 0, 9, 1)]
-        assert member.acknowledge(batch(0, 9, RENEW), renew=True) == Code.INVALID_REQUEST
+        assert member.acknowledge(batch(0, 9, RENEW), renew=True) == Code.INVALID_RECORD_STATE
         assert member.acknowledge(batch(0, 9, ACCEPT)) == 0
 
 
@@ -222,6 +223,7 @@ def test_sessions_have_epochs(shared: EmbeddedBroker) -> None:
         assert member.fetch(epoch=1).error_code == Code.SHARE_SESSION_NOT_FOUND
         assert member.acquire(max_records=3, is_strict=True) == [(0, 0, 2, 1)]
         assert member.fetch(epoch=5).error_code == Code.INVALID_SHARE_SESSION_EPOCH
+        assert member.fetch(epoch=0, acknowledged={0: (0, 0, ACCEPT)}).error_code == Code.INVALID_REQUEST
         assert member.acknowledge(batch(0, 0, ACCEPT), epoch=0) == Code.INVALID_SHARE_SESSION_EPOCH
         answer = member.fetch(acknowledged={0: (0, 2, ACCEPT)}, max_records=4, is_strict=True)
         assert acquired(answer) == [(0, 3, 6, 1)]
@@ -253,6 +255,7 @@ def test_members_join_are_fenced_and_leave(shared: EmbeddedBroker) -> None:
         assert [one.member_epoch, two.member_epoch] == [1, 2]
         assert one.heartbeat().member_epoch == 2
         assert one.heartbeat(epoch=7).error_code == Code.FENCED_MEMBER_EPOCH
+        assert one.heartbeat(epoch=-2).error_code == Code.INVALID_REQUEST
         assert len(one.assigned) == len(two.assigned) == 1, "both share the only partition"
         assert two.heartbeat(epoch=-1).member_epoch == -1
         assert two.heartbeat(epoch=2).error_code == Code.UNKNOWN_MEMBER_ID

@@ -26,6 +26,8 @@ def handle(inquiry: Inquiry, request: ShareGroupHeartbeatRequest) -> ShareGroupH
         check_coordinator(inquiry, request.group_id)
         if not request.member_id:
             raise KafkaError(Code.INVALID_REQUEST, "the member id is missing")
+        if request.member_epoch < LEAVE_EPOCH:
+            raise KafkaError(Code.INVALID_REQUEST, f"there is no epoch {request.member_epoch}")
         return _answer(inquiry, request)
     except KafkaError as error:
         return ShareGroupHeartbeatResponse(error_code=Code.of(error.code), error_message=str(error))

@@ -37,8 +37,10 @@ def open_session(
     if not request.group_id or not request.member_id:
         raise KafkaError(Code.INVALID_REQUEST, "the name of the group or of the member is missing")
     epoch = request.share_session_epoch
-    if epoch == FIRST_EPOCH and (batches_of(request) or isinstance(request, ShareAcknowledgeRequest)):
-        raise KafkaError(Code.INVALID_SHARE_SESSION_EPOCH, "a session does not begin with acknowledgements")
+    is_fetch = isinstance(request, ShareFetchRequest)
+    if epoch == FIRST_EPOCH and (batches_of(request) or not is_fetch):
+        code = Code.INVALID_REQUEST if is_fetch else Code.INVALID_SHARE_SESSION_EPOCH
+        raise KafkaError(code, "a session does not begin with acknowledgements")
     broker = inquiry.broker
     key = SessionKey(broker.broker_id, request.group_id, request.member_id)
     session = broker.shares.sessions.take(key, epoch, broker.store.config.shares.sessions_max)
@@ -69,12 +71,11 @@ def acknowledge(
     def stored(partition: TopicIdPartition, code: Code) -> None:
         settled(partition, KafkaError(code, code.text) if code else None)
 
-    may_renew = request.is_renew_ack and inquiry.broker.shares.settings(group_id).may_renew
     for partition, some in batches.items():
         key = ShareKey(group_id, *partition)
         try:
             _check_leader(inquiry, partition)
-            ranges = acknowledged_ranges(some, may_renew=may_renew)
+            ranges = acknowledged_ranges(some, may_renew=request.is_renew_ack)
             inquiry.broker.shares.acknowledge(key, member_id, ranges, partial(stored, partition))
         except KafkaError as error:
             settled(partition, error)

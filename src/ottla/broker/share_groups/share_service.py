@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ottla.broker.coordination.effects import Record
 from ottla.broker.settings.group_table import group_settings
-from ottla.broker.share_groups.core.acknowledgements import AcknowledgedRange
+from ottla.broker.share_groups.core.acknowledgements import AcknowledgedRange, AcknowledgeType
 from ottla.broker.share_groups.core.assignor import TopicIdPartition
 from ottla.broker.share_groups.core.group import Joining, ShareGroup, ShareGroupMember, TopicInfo
 from ottla.broker.share_groups.core.records import (
@@ -207,8 +207,12 @@ class ShareGroupService:
         then: Callable[[Code], None],
     ) -> None:
         """Apply acknowledgements; `then` is called when they are stored. Raises KafkaError."""
-        lock_ms = self.settings(key.group_id).lock_duration_ms
-        self.partition(key).acknowledge(member_id, ranges, self._runtime.steady_ms() + lock_ms)
+        settings = self.settings(key.group_id)
+        if not settings.may_renew and any(item.kind is AcknowledgeType.RENEW for item in ranges):
+            why = f"group {key.group_id!r} has share.renew.acknowledge.enable=false"
+            raise KafkaError(Code.INVALID_RECORD_STATE, why)
+        until_ms = self._runtime.steady_ms() + settings.lock_duration_ms
+        self.partition(key).acknowledge(member_id, ranges, until_ms)
         self.changed(key, then)
 
     def changed(self, key: ShareKey, then: Callable[[Code], None] | None = None) -> None:
