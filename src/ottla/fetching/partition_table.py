@@ -106,8 +106,7 @@ class PartitionTable:
 
     def clear(self) -> list[Cursor]:
         """Remove all partitions, and return them with their positions."""
-        cursors = list(self._cursors.values())
-        self._cursors.clear()
+        cursors, self._cursors = list(self._cursors.values()), {}
         for cursor in cursors:
             cursor.rewind()
         self._reserve.release_but(0)
@@ -257,11 +256,10 @@ class PartitionTable:
     def deliver(self, received: Iterable[ReceivedRecords]) -> None:
         """Decode records and queue them, small ones together: a reader that waits is woken once for them."""
         for some in together(received):
-            wanted = (records for records in some if self._awaits(records.request))
-            small, others = split_small(wanted, self._config)
+            small, others = split_small((one for one in some if self._awaits(one.request)), self._config)
             decoded = [*zip(small, collect_small(small, self._pool) if small else (), strict=False)]
-            others += small[len(decoded) :]
-            decoded += [(records, decode()) for records in others if (decode := self.decoding(records))]
+            left = small[len(decoded) :] + others
+            decoded += [(records, decode()) for records in left if (decode := self.decoding(records))]
             for records, collected in decoded:
                 self.queue(records, collected)
 
