@@ -15,6 +15,7 @@ from ottla import EmbeddedBroker, Producer
 from ottla.zookeeper.server import ZooKeeperServer
 from ottla.zookeeper.zookeeper_errors import ServerFailed
 from tests.cli.kafka.conftest import ours
+from tests.waiting import wait_for
 
 READS_A_RECORD = " --max-messages 1"
 """A test cannot read for ever."""
@@ -34,6 +35,8 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
             broker.create_topic("mytest", 1)
             with Producer(bootstrap_servers=broker.bootstrap) as producer:
                 producer.send("mytest", b"first", partition=0)
+            described = shlex.split(f"kafka-topics.sh --describe --zookeeper {keeper.connect}")
+            wait_for(lambda: ours(*described).printed.count("Leader: 0") == 2, "both topics are registered")
             yield {
                 "zookeeper:2181": keeper.connect,
                 "kafka:9092": broker.bootstrap,
