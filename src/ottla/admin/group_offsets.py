@@ -29,18 +29,31 @@ from ottla.wire.api.offset_delete import OffsetDeletePartition, OffsetDeleteRequ
 from ottla.wire.api.offset_fetch import OffsetFetchRequest
 
 Offsets = dict[TopicAndPartition, CommittedOffset]
+Positions = Mapping[TopicAndPartition, OffsetAndMetadata]
 
 _IN_KAFKA_SINCE = 1  # version 0 is of offsets in ZooKeeper
 
 
+def committed_offsets(positions: Positions) -> Offsets:
+    """Return positions as users get them, sorted."""
+    return {
+        topic_partition: CommittedOffset(
+            position.offset,
+            position.metadata,
+            position.leader_epoch if position.leader_epoch != NO_EPOCH else None,
+        )
+        for topic_partition, position in sorted(positions.items())
+    }
+
+
 class KafkaGroupOffsets:
-    """Offsets of groups with a coordinator. `fetch` does not retry; its caller does."""
+    """Offsets of groups with a coordinator. `positions` does not retry; its caller does."""
 
     def __init__(self, access: ClusterAccess) -> None:
         self._access = access
 
-    async def fetch(self, group: str) -> Offsets:
-        """Return all committed offsets of a group. Raises KafkaError."""
+    async def positions(self, group: str) -> Positions:
+        """Return all committed offsets of a group as they came. Raises KafkaError."""
         connection = await self._access.coordinator(group)
         version = connection.version_for(OffsetFetchRequest.API, at_most=NAMES_UNTIL)
         if version < _IN_KAFKA_SINCE:
@@ -56,14 +69,7 @@ class KafkaGroupOffsets:
         for topic_partition, code in codes.items():
             if code:
                 raise KafkaError(code, f"group {group!r}, {topic_partition}")
-        return {
-            topic_partition: CommittedOffset(
-                position.offset,
-                position.metadata,
-                position.leader_epoch if position.leader_epoch != NO_EPOCH else None,
-            )
-            for topic_partition, position in sorted(offsets.items())
-        }
+        return offsets
 
     async def _all_partitions(self, group: str) -> list[TopicAndPartition]:
         view = await (await self._access.metadata()).refresh_all(reason=f"offsets of group {group!r}")

@@ -139,8 +139,7 @@ class StoredOffset(NamedTuple):
     is_used: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionLag:
+class PartitionLag(NamedTuple):
     """How far a group is behind in a partition. `lag` is None without a committed offset or a log's end.
 
         >>> from ottla import Admin

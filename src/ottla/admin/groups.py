@@ -13,7 +13,7 @@ from typing import TypeVar
 from ottla.admin.access import ClusterAccess
 from ottla.admin.admin_errors import all_results, each, only, response_error
 from ottla.admin.group_descriptions import described_assigned_group, described_group
-from ottla.admin.group_offsets import KafkaGroupOffsets, Offsets, group_error
+from ottla.admin.group_offsets import KafkaGroupOffsets, Offsets, Positions, committed_offsets, group_error
 from ottla.admin.group_values import (
     CommittedOffset,
     GroupDescription,
@@ -278,9 +278,12 @@ class GroupCalls:
             ),
         )
 
-    async def offsets_in_kafka(self, groups: Iterable[str]) -> Outcomes[Offsets]:
-        """Return the offsets that groups committed to their coordinators."""
-        return await self._access.settle(groups, lambda some: each(some, self._fetched), is_repeatable=True)
+    async def positions_in_kafka(self, group: str) -> Positions:
+        """Return the offsets that a group committed to its coordinator. Raises KafkaError."""
+        outcomes = await self._access.settle(
+            [group], lambda some: each(some, self._positions), is_repeatable=True
+        )
+        return only(outcomes)
 
     async def _committed_or_start(self, group: str) -> Offsets:
         offsets = await self._fetched(group)
@@ -317,8 +320,11 @@ class GroupCalls:
         return await self._share.delete(group, topics)
 
     async def _fetched(self, group: str) -> Offsets:
+        return committed_offsets(await self._positions(group))
+
+    async def _positions(self, group: str) -> Positions:
         try:
-            return await self._offsets.fetch(group)
+            return await self._offsets.positions(group)
         except KafkaError as error:
             self._forget_if_moved(group, error.code)
             raise

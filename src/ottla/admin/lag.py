@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, overload
 
-from ottla.admin.admin_errors import all_results, only
+from ottla.admin.admin_errors import all_results
 from ottla.admin.group_descriptions import SHARE_TYPE
 from ottla.admin.group_values import (
     CommittedOffset,
@@ -21,6 +21,7 @@ from ottla.admin.group_values import (
 from ottla.admin.groups import GroupCalls, Outcomes
 from ottla.admin.logs import LogCalls, LogOffset
 from ottla.admin.record_times import RecordTimes, Times
+from ottla.model.committed_positions import OffsetAndMetadata
 from ottla.model.errors import ConfigError, KafkaError, OttlaError
 from ottla.model.offset_spec import EARLIEST, LATEST, OffsetOrTime
 from ottla.model.topic_partition import TopicAndPartition
@@ -79,12 +80,13 @@ class LagCalls:
                 inputs[name] = await self._lag_input(description, names, is_only_kind=kind is not None)
             except OttlaError as error:
                 outcomes[name] = error
-        topic_partitions = {
-            topic_partition for lag_input in inputs.values() for topic_partition in lag_input.topic_partitions
-        }
+        topic_partitions: set[TopicAndPartition] = set()
+        topic_partitions.update(*(lag_input.topic_partitions for lag_input in inputs.values()))
         ends = await self._logs.offsets(dict.fromkeys(topic_partitions, LATEST))
         # Groups with the same offset wait for the same record: it is looked up once.
-        behind = {next_record for lag_input in inputs.values() for next_record in _behind(lag_input, ends)}
+        next_records: set[tuple[TopicAndPartition, int]] = set()
+        next_records.update(*(_counted_offsets(lag_input.stored) for lag_input in inputs.values()))
+        behind = [next_record for next_record in next_records if _is_behind(*next_record, ends)]
         times = await self._times.at(behind) if behind else {}
         now_ms = time.time() * 1000
         for name, lag_input in inputs.items():
@@ -99,14 +101,12 @@ class LagCalls:
         name = group.group_id
         is_share = group.group_type == SHARE_TYPE
         in_kafka = (
-            await self._groups.share_starts(name)
-            if is_share
-            else only(await self._groups.offsets_in_kafka([name]))
+            await self._groups.share_starts(name) if is_share else await self._groups.positions_in_kafka(name)
         )
         stopped = {
             topic_partition: reason
             for topic_partition, offset in in_kafka.items()
-            if group.members and (reason := stop_reason(offset.metadata))
+            if offset.metadata and group.members and (reason := stop_reason(offset.metadata))
         }
         zookeeper = await self._groups.classic_group(name)
         if zookeeper is None or (is_only_kind and group.kind is GroupKind.KAFKA):
@@ -188,7 +188,7 @@ def _assigned(group: GroupDescription) -> set[TopicAndPartition]:
 
 
 def _stored(
-    in_kafka: CommittedOffset | None,
+    in_kafka: CommittedOffset | OffsetAndMetadata | None,
     in_zookeeper: CommittedOffset | None,
     *,
     is_kafka_used: bool,
@@ -219,13 +219,10 @@ def _counted(stored: Sequence[StoredOffset]) -> StoredOffset | None:
     return max(candidates, key=lambda offset: (offset.is_used is True, offset.offset), default=None)
 
 
-def _behind(lag_input: _LagInput, ends: Ends) -> Iterator[tuple[TopicAndPartition, int]]:
-    """Yield the partitions that the group has not read to the end, with the offset of its next record."""
-    for topic_partition, offset in _counted_offsets(lag_input.stored):
-        end = ends[topic_partition]
-        last = None if isinstance(end, OttlaError) else end.offset
-        if last is not None and offset < last:
-            yield topic_partition, offset
+def _is_behind(topic_partition: TopicAndPartition, offset: int, ends: Ends) -> bool:
+    end = ends[topic_partition]
+    last = None if isinstance(end, OttlaError) else end.offset
+    return last is not None and offset < last
 
 
 def _counted_offsets(stored: Stored) -> Iterable[tuple[TopicAndPartition, int]]:

@@ -17,6 +17,7 @@ refuses unknown ids; answers have both. The handler also refuses partitions that
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection
 
 from ottla.broker.coordination.effects import Caller, Record
@@ -255,11 +256,13 @@ def fetch_response(groups: list[OffsetFetchGroupResponse], version: int) -> Offs
 def _all_topics(
     offsets: Offsets, unstable: Collection[TopicAndPartition]
 ) -> list[OffsetFetchGroupTopicResponse]:
-    by_topic: dict[str, OffsetFetchGroupTopicResponse] = {}
-    for item in dict.fromkeys([*offsets, *unstable]):
-        topic = by_topic.setdefault(item.topic, OffsetFetchGroupTopicResponse(name=item.topic))
-        topic.partitions.append(_fetched_stable(item, offsets, unstable))
-    return list(by_topic.values())
+    by_topic: dict[str, list[OffsetFetchGroupPartitionResponse]] = defaultdict(list)
+    for item in dict.fromkeys([*offsets, *unstable]) if unstable else offsets:
+        by_topic[item.topic].append(_fetched_stable(item, offsets, unstable))
+    return [
+        OffsetFetchGroupTopicResponse(name=name, partitions=partitions)
+        for name, partitions in by_topic.items()
+    ]
 
 
 def _fetched_stable(
