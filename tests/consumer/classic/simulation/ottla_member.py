@@ -67,13 +67,13 @@ class OttlaMember(Process):
         self._steps: Steps[None] | None = None
         self._answer: object = None
         self._failure: OttlaError | None = None
-        self._is_leaving = False
+        self.is_leaving = False
         self._wake_count = 0
 
     @property
     def is_content(self) -> bool:
         """Whether it waits for something to happen."""
-        is_idle = self.is_well and not self._is_leaving and not self._news
+        is_idle = self.is_well and not self.is_leaving and not self._news
         return is_idle and self.member.health is Health.STABLE
 
     # --- the process
@@ -88,7 +88,7 @@ class OttlaMember(Process):
     def leave(self) -> None:
         """Shut down in good order."""
         self.world.trace(f"{self.name}: leaves")
-        self._is_leaving = True
+        self.is_leaving = True
         self._look()
 
     def wake(self) -> None:
@@ -148,7 +148,7 @@ class OttlaMember(Process):
             self._steps = self._next_steps()
         if self._steps is not None:
             self._advance(self._steps)
-        elif self._is_leaving:
+        elif self.is_leaving:
             self._end()
         elif self.member.next_due_ms < inf:
             self._look(max(0.001, self.member.next_due_ms - self.world.now_ms))
@@ -167,7 +167,7 @@ class OttlaMember(Process):
             steps = self.member.session_changed(news, self.session.session_id)
             if steps is not None:
                 return steps
-        if self._is_leaving:
+        if self.is_leaving:
             return self.member.leave() if self.member.ownership.owned else None
         return self.member.work()
 
