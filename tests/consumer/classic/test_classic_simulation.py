@@ -47,8 +47,9 @@ def test_groups_behave(first: int) -> None:
 
 @pytest.mark.parametrize("seed", [10286, 1019385])
 def test_histories_that_were_once_judged_wrongly(seed: int) -> None:
-    """10286: a busy member had not looked yet at the news that its session is back. 1019385: our last member was
-    about to leave, and of Kafka's own one read a partition without owning it.
+    """10286: a busy member had not looked yet at the news that its session is back.
+
+    1019385: our last member was about to leave, and of Kafka's own one read a partition without owning it.
     """
     Scenario(seed).run()
 
