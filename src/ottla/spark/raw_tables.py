@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
@@ -175,7 +176,7 @@ class LandedRaw:
         self._files = {}
 
 
-class _OneFile:
+class _OneFile(ABC):
     """A table whose commits are all or nothing, and add one data file each."""
 
     schema: pa.Schema
@@ -193,8 +194,9 @@ class _OneFile:
             self._file = self._new_file()
         self._file.add(rows)
 
+    @abstractmethod
     def _new_file(self) -> _DataFile:
-        raise NotImplementedError
+        """Return the data file of the next commit."""
 
     def _put(self) -> _PutFile:
         """Let the file appear, which is no part of the table yet."""
