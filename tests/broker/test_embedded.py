@@ -505,5 +505,5 @@ def test_another_address_must_be_asked_for_twice(caplog: pytest.LogCaptureFixtur
     broker = EmbeddedBroker(properties={**there, "ottla.allow.open.listeners": True})
     with pytest.raises(ConfigError, match=r"broker 0 cannot listen on 192\.0\.2\.1:0"):
         broker.start()
-    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == ["listening on 192.0.2.1 without a login: any client may read and write"]
